@@ -1,0 +1,116 @@
+"""What a judgement consists of: findings, the state of every detector, and the document all outputs are made from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+DOCUMENT_FORMAT = 1
+"""Version of the result document. It grows only on a breaking change."""
+
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+"""From the gravest to the mildest."""
+
+State = Literal["passed", "fired", "not-applicable", "failed"]
+Verdict = Literal["pass", "fail", "not-judged"]
+
+
+class NotApplicable(Exception):
+    """Raised by a detector that cannot judge a run; its message is the reason, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Sentences with numbers, for and against the claim of a finding."""
+
+    supporting: tuple[str, ...] = ()
+    opposing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChartRef:
+    """Where the evidence can be seen: a column of a table, for some tensors, with the threshold that decided.
+
+    `reference` is the value the threshold stands for on that chart's axis; None where the chart has no such line.
+    """
+
+    table: str
+    column: str
+    tensors: tuple[str, ...] = ()
+    reference: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One fault, with what decided it. `confidence` is a probability in [0, 1] that the named cause is the true one."""
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    confidence: float
+    first_step: int | None = None
+    last_step: int | None = None
+    tensors: tuple[str, ...] = ()
+    value: float | None = None
+    threshold: float | None = None
+    unit: str = ""
+    evidence: Evidence = field(default_factory=Evidence)
+    causes: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    chart: ChartRef | None = None
+    explains: tuple[Finding, ...] = ()
+
+    def explaining(self, symptoms: tuple[Finding, ...]) -> Finding:
+        """The same finding with the symptoms it accounts for folded under it."""
+        return replace(self, explains=self.explains + symptoms)
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorState:
+    """How one rule fared on one run. `reason` says why where it did not judge."""
+
+    code: str
+    name: str
+    state: State
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The judgement of one run: its findings, the most probable root cause first, and the state of each detector."""
+
+    run: str
+    status: str
+    steps: int
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    detectors: tuple[DetectorState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The whole judgement; every output is rendered from it, so that none can disagree with another."""
+
+    tool: str
+    fail_on: Severity
+    verdict: Verdict
+    runs: tuple[RunResult, ...]
+
+    def document(self) -> dict[str, Any]:
+        """The result as JSON-ready data, by the schema that ships with the package."""
+        return {"format": DOCUMENT_FORMAT} | _plain(asdict(self))
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, the evidence under the names of the document, non-finite numbers as null."""
+    if isinstance(value, dict):
+        if value.keys() == {"supporting", "opposing"}:
+            return {"for": list(value["supporting"]), "against": list(value["opposing"])}
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and value - value != 0:
+        return None
+    return value

@@ -1,0 +1,43 @@
+"""What an instrument is: static metadata, and a method for each moment of a step that it cares about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from ..context import Context
+    from ..schema import Column
+    from ..step import Step
+
+
+class Instrument:
+    """Measures something at some moments of a step and puts it into the step's row.
+
+    The recorder calls only the moments that a subclass overrides. An exception switches the instrument off and is
+    recorded; training goes on. Values stay on the device: no `.item()`, no comparison in Python, no `bincount`.
+    """
+
+    name: ClassVar[str]
+    """Noun, lower case with hyphens, as shown by `glideslope info`."""
+    columns: ClassVar[tuple[Column, ...]]
+    """What it fills, as defined in `schema.py`."""
+    every_step: ClassVar[bool] = False
+    """True for the cheap ones that look at every step; the others are called at probed steps only."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def begin(self, step: Step) -> None:
+        """The step was opened; nothing ran yet. Hooks may be placed here."""
+
+    def before_backward(self, step: Step) -> None:
+        """The step's first backward pass is about to run."""
+
+    def after_backward(self, step: Step) -> None:
+        """A backward pass ended; `step.micro_batches[-1]` describes it."""
+
+    def before_update(self, step: Step) -> None:
+        """The optimizer is about to step; gradients may have been clipped."""
+
+    def after_update(self, step: Step) -> None:
+        """The optimizer stepped. The step closes right after."""

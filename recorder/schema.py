@@ -1,0 +1,156 @@
+"""What a run consists of: tables, columns, units, descriptions, and the version of the format.
+
+This is the only definition; the recorder writes by it and the analyzer reads by it. It imports neither torch nor
+pyarrow, so that both sides can. Columns are added, never renamed; a column that a run lacks reads as null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+FORMAT = 1
+"""Version of the run directory. It grows only when an old analyzer would misread a new run."""
+
+DType = Literal["int64", "float64", "float32", "bool", "string", "list<float64>"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table: null means "not measured", never zero."""
+
+    name: str
+    dtype: DType
+    unit: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A folder of shards with the same columns. `keys` identify a row within an attempt and a rank."""
+
+    name: str
+    description: str
+    keys: tuple[str, ...]
+    columns: Mapping[str, Column]
+
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[name]
+
+
+def _table(name: str, description: str, keys: tuple[str, ...], *columns: Column) -> Table:
+    return Table(name, description, keys, MappingProxyType({column.name: column for column in columns}))
+
+
+_STEP = Column("step", "int64", "step", "optimizer step, counted from the start of the run")
+
+STEPS = _table(
+    "steps",
+    "a row per optimizer step",
+    ("step",),
+    _STEP,
+    Column("optimizer", "int64", "", "position of the optimizer whose step it was"),
+    Column("time", "float64", "s", "when the step began, since the start of the attempt"),
+    Column("duration", "float64", "s", "from the start of the step to the end of the optimizer's step, host clock"),
+    Column("probed", "bool", "", "whether the instruments beyond the cheap ones looked at this step"),
+    Column("batch_size", "int64", "samples", "samples in the step, summed over its micro-batches"),
+    Column("micro_batches", "int64", "", "backward passes accumulated into the step"),
+    Column("evaluations", "int64", "", "forward and backward passes that a closure made within the optimizer's step"),
+    Column("loss", "float64", "", "loss of the step's batch before the update: the sum of what was differentiated"),
+    Column("lr", "list<float64>", "", "learning rate of each parameter group, all optimizers in order"),
+    Column("grad_norm", "float64", "", "Euclidean norm of the gradient of all tensors after the backward pass"),
+    Column("grad_norm_clipped", "float64", "", "the same when the optimizer steps; null if nothing changed it"),
+    Column("stale_grad_norm", "float64", "", "norm of what `.grad` held just before the step's first backward pass"),
+    Column("loss_scale", "float64", "", "factor by which a gradient scaler multiplied the loss"),
+    Column("skipped", "bool", "", "whether a gradient scaler skipped the optimizer's step"),
+    Column("update_norm", "float64", "", "norm of the update that the optimizer made, all tensors"),
+    Column("loss_var", "float64", "", "variance of the individual losses over the samples (ddof 1)"),
+    Column("loss_count", "int64", "samples", "individual losses behind loss_var"),
+    Column("start_slope", "float64", "", "mean over samples of g_i.d, d the update of this step, g_i before it"),
+    Column("start_slope_var", "float64", "", "variance over samples of g_i.d (ddof 1), at the start of the update"),
+    Column("end_slope", "float64", "", "mean over samples of g_i.d, d the update of the previous step, g_i after it"),
+    Column("end_slope_var", "float64", "", "variance over samples of g_i.d (ddof 1), at the end of the previous update"),
+    Column("slope_count", "int64", "samples", "individual gradients behind the slopes"),
+    Column("end_slope_total", "float64", "", "g.d of the previous update from the batch gradient: checks end_slope"),
+    Column("training_share", "float64", "share", "share of the modules that are in training mode"),
+    Column("input_mean", "float64", "", "mean of the model's input"),
+    Column("input_std", "float64", "", "standard deviation of the model's input"),
+    Column("input_absmax", "float64", "", "largest magnitude in the model's input"),
+    Column("input_spread", "float64", "", "largest over smallest non-zero standard deviation among the input's features"),
+    Column("input_nonfinite", "float64", "", "non-finite values in the model's input"),
+    Column("prediction_min", "float64", "", "smallest value of the prediction handed to the loss"),
+    Column("prediction_max", "float64", "", "largest value of the prediction handed to the loss"),
+    Column("prediction_sum_min", "float64", "", "smallest sum of a prediction over its classes"),
+    Column("prediction_sum_max", "float64", "", "largest sum of a prediction over its classes"),
+    Column("target_min", "float64", "", "smallest value of the target"),
+    Column("target_max", "float64", "", "largest value of the target"),
+    Column("class_counts", "list<float64>", "samples", "how often each class occurs among integer targets"),
+)
+
+LAYERS = _table(
+    "layers",
+    "a row per step and parameter tensor: at probes, and at every step around an incident",
+    ("step", "tensor"),
+    _STEP,
+    Column("tensor", "string", "", "name of the parameter tensor"),
+    Column("grad_norm", "float32", "", "Euclidean norm of the gradient after the backward pass"),
+    Column("grad_norm_clipped", "float32", "", "the same when the optimizer steps; null if nothing changed it"),
+    Column("param_norm", "float32", "", "Euclidean norm of the tensor before the update"),
+    Column("update_norm", "float32", "", "Euclidean norm of the update"),
+    Column("distance", "float32", "", "Euclidean distance from the tensor's first recorded value, before the update"),
+)
+
+MODULES = _table(
+    "modules",
+    "a row per step and module that has something to tell about itself",
+    ("step", "module"),
+    _STEP,
+    Column("module", "string", "", "name of the module"),
+    Column("training", "bool", "", "whether the module was in training mode"),
+    Column("normalized_over", "int64", "values", "values that a batch norm averaged over for each channel"),
+)
+
+METRICS = _table(
+    "metrics",
+    "a row per logged metric",
+    ("step", "split", "name"),
+    _STEP,
+    Column("epoch", "float64", "epoch", "epoch, where the caller gave one"),
+    Column("split", "string", "", "train, valid, test, test-valid, or a name of the caller's"),
+    Column("name", "string", "", "name of the metric"),
+    Column("value", "float64", "", "value of the metric"),
+)
+
+EVENTS = _table(
+    "events",
+    "a row per thing that happened",
+    (),
+    _STEP,
+    Column("time", "float64", "s", "since the start of the attempt"),
+    Column("kind", "string", "", "one of EVENT_KINDS"),
+    Column("message", "string", "", "a sentence for people"),
+    Column("detail", "string", "", "a JSON object for programs"),
+)
+
+TABLES: Mapping[str, Table] = MappingProxyType({t.name: t for t in (STEPS, LAYERS, MODULES, METRICS, EVENTS)})
+
+EVENT_KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "start": "an attempt began",
+        "wiring": "which leaf tensors the loss reaches, the model registers and an optimizer holds",
+        "loss-input": "shapes and types of the prediction and the target",
+        "evaluation": "modes and input of a pass outside training",
+        "coverage": "share of the parameters whose individual gradients are seen, and why not the rest",
+        "not-measured": "a column is null, with the reason",
+        "incident": "a non-finite value or a jump: the steps around it are kept in full",
+        "skipped-step": "a gradient scaler skipped the optimizer's step",
+        "signal": "the process was asked to stop",
+        "error": "an instrument failed and was switched off",
+        "lost": "rows could not be written",
+    }
+)
+
+STATUSES = ("completed", "failed")
+"""What an end file can say. A run without one was killed, or is still running."""
