@@ -1,0 +1,147 @@
+"""Columns that follow from recorded ones: one formula, one place. The recorder measures only the ingredients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import polars as pl
+
+from recorder import schema
+from recorder.schema import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A column and the recorded columns of the same table that it follows from, by an expression over sorted rows."""
+
+    column: Column
+    ingredients: tuple[str, ...]
+    expression: Callable[[], pl.Expr]
+
+
+_ALPHA_INGREDIENTS = ("loss", "loss_var", "start_slope", "start_slope_var", "end_slope", "end_slope_var")
+
+
+def _next(name: str) -> pl.Expr:
+    """The column at the following optimizer step; null where that step was not recorded or was another optimizer's."""
+    follows = (pl.col("step").shift(-1) == pl.col("step") + 1) & pl.col("optimizer").eq_missing(
+        pl.col("optimizer").shift(-1)
+    )
+    return pl.when(follows).then(pl.col(name).shift(-1))
+
+
+def _fitted_slopes() -> tuple[pl.Expr, pl.Expr]:
+    """Slopes g.d at both ends of the update, adjusted so that one parabola passes through slopes and losses.
+
+    Weighted least squares in closed form. Along the update (x from 0 to 1) a parabola obeys
+    f(1) - f(0) = (f'(0) + f'(1)) / 2; the four measurements miss that by c, whose variance is
+    var f(0) + var f(1) + (var f'(0) + var f'(1)) / 4. Minimising the residuals weighted with 1/variance under that one
+    constraint shares c out in proportion to each measurement's part of the variance. An exact measurement (variance 0)
+    is thus left as it is; only if all four are exact and still miss the constraint is there no fit.
+    """
+    start, end = pl.col("start_slope"), _next("end_slope")
+    start_var, end_var = pl.col("start_slope_var"), _next("end_slope_var")
+    miss = _next("loss") - pl.col("loss") - (start + end) / 2
+    variance = pl.col("loss_var") + _next("loss_var") + (start_var + end_var) / 4
+    share = pl.when(miss == 0).then(variance * 0).when(variance > 0).then(miss / variance / 2)
+    return start + start_var * share, end + end_var * share
+
+
+def _moved() -> pl.Expr:
+    """False where the update is known to be zero: both slopes are then zero, and no parabola has a place for the step."""
+    return pl.col("update_norm").is_null() | (pl.col("update_norm") != 0)
+
+
+def _alpha() -> pl.Expr:
+    start, end = _fitted_slopes()
+    return pl.when(_moved() & (end >= start)).then(_finite(-end / start))
+
+
+def _alpha_concave() -> pl.Expr:
+    start, end = _fitted_slopes()
+    known = _moved() & start.is_finite() & end.is_finite()
+    return pl.when(known).then(end < start)
+
+
+def _finite(value: pl.Expr) -> pl.Expr:
+    return pl.when(value.is_finite()).then(value)
+
+
+def _ratio(name: str) -> Callable[[], pl.Expr]:
+    """The column over the tensor's norm; null for a tensor that is zero, whose relative change means nothing."""
+    return lambda: pl.when(pl.col("param_norm") != 0).then(pl.col(name) / pl.col("param_norm"))
+
+
+_STEPS = (
+    Derived(
+        Column("lr_max", "float64", "", "largest learning rate among the parameter groups"),
+        ("lr",),
+        lambda: pl.col("lr").list.max(),
+    ),
+    Derived(
+        Column("loss_se", "float64", "", "standard error of the batch's mean loss, from the individual losses"),
+        ("loss_var", "loss_count"),
+        lambda: pl.when(pl.col("loss_count") > 0).then((pl.col("loss_var") / pl.col("loss_count")).sqrt()),
+    ),
+    Derived(
+        Column(
+            "alpha",
+            "float64",
+            "",
+            "where the step to the next row ended on the parabola fitted along it: -1 at the start, 0 in the minimum, 1 at "
+            "the mirror point; null where the parabola has no minimum or an ingredient is missing",
+        ),
+        _ALPHA_INGREDIENTS,
+        _alpha,
+    ),
+    Derived(
+        Column("alpha_concave", "bool", "", "whether the parabola fitted along the step has no minimum"),
+        _ALPHA_INGREDIENTS,
+        _alpha_concave,
+    ),
+)
+
+_LAYERS = (
+    Derived(
+        Column("update_ratio", "float32", "", "norm of the update relative to the norm of the tensor"),
+        ("update_norm", "param_norm"),
+        _ratio("update_norm"),
+    ),
+    Derived(
+        Column("grad_ratio", "float32", "", "norm of the gradient relative to the norm of the tensor"),
+        ("grad_norm", "param_norm"),
+        _ratio("grad_norm"),
+    ),
+)
+
+DERIVED: Mapping[str, Mapping[str, Derived]] = MappingProxyType(
+    {
+        schema.STEPS.name: MappingProxyType({item.column.name: item for item in _STEPS}),
+        schema.LAYERS.name: MappingProxyType({item.column.name: item for item in _LAYERS}),
+    }
+)
+"""Derived columns by table and name."""
+
+
+def with_derived(table: str, frame: pl.LazyFrame) -> pl.LazyFrame:
+    """The frame, sorted by step, with the table's derived columns."""
+    return frame.with_columns(item.expression().alias(name) for name, item in DERIVED.get(table, {}).items())
+
+
+def column(table: str, name: str) -> Column:
+    """Unit and description of a recorded or derived column. Raises KeyError, saying which there are."""
+    derived = DERIVED.get(table, {})
+    recorded = schema.TABLES[table].columns
+    if name in derived:
+        return derived[name].column
+    if name in recorded:
+        return recorded[name]
+    raise KeyError(f"table {table} has no column {name!r}; it has {', '.join((*recorded, *derived))}")
+
+
+def ingredients(table: str, name: str) -> tuple[str, ...]:
+    """The recorded columns that a column follows from: itself, if it is recorded."""
+    derived = DERIVED.get(table, {})
+    return derived[name].ingredients if name in derived else (name,)

@@ -1,0 +1,241 @@
+"""A recorded run: opened once, read lazily, never changed."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+
+from recorder import schema
+
+from . import derived
+from .directory import RunFiles, read_directory
+from .errors import RunError
+from .manifest import GroupInfo, InstrumentInfo, Manifest, TensorInfo
+from .resolve import first_steps, in_order, rows
+from .shards import ShardSet, find_shards, unreadable
+
+__all__ = ["Event", "Run", "RunError", "Status", "open_run"]
+
+Status = Literal["completed", "failed", "unfinished"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A row of the table of events, its detail parsed; a detail that is no JSON object counts as empty."""
+
+    step: int | None
+    time: float | None
+    kind: str
+    message: str
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What an analyzer can know about a run. Tables are resolved over attempts and ranks and sorted by step.
+
+    `status` is "failed" with the exception in `failure`, or "unfinished": killed, or still running. `problems` has a sentence
+    for each thing that could not be read. A run may have recorded no step at all (`step_count` 0).
+    """
+
+    path: str
+    name: str
+    manifest: Manifest = field(repr=False)
+    attempts: tuple[Manifest, ...] = field(repr=False)
+    status: Status
+    failure: str | None
+    problems: tuple[str, ...]
+    _shards: ShardSet = field(repr=False)
+    _first_steps: Mapping[int, int] = field(repr=False)
+    _tables: dict[str, pl.LazyFrame] = field(default_factory=dict, repr=False)
+    _series: dict[tuple[str, str], pl.Series] = field(default_factory=dict, repr=False)
+    _counts: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
+
+    @property
+    def tensors(self) -> tuple[TensorInfo, ...]:
+        """The parameter tensors in forward order."""
+        return self.manifest.tensors
+
+    @property
+    def groups(self) -> tuple[GroupInfo, ...]:
+        """The parameter groups of all optimizers, in the order of the column `lr`."""
+        return self.manifest.groups
+
+    @property
+    def instruments(self) -> tuple[InstrumentInfo, ...]:
+        """The instruments that recorded."""
+        return self.manifest.instruments
+
+    @property
+    def step_count(self) -> int:
+        """Number of recorded steps."""
+        return self._steps.len()
+
+    @property
+    def first_step(self) -> int | None:
+        """The first recorded step."""
+        return None if self._steps.is_empty() else int(self._steps[0])
+
+    @property
+    def last_step(self) -> int | None:
+        """The last recorded step."""
+        return None if self._steps.is_empty() else int(self._steps[-1])
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """What happened, by step."""
+        frame = self.frame("events", "time", "kind", "message", "detail")
+        return tuple(_event(row) for row in frame.iter_rows(named=True))
+
+    def events_of(self, kind: str) -> tuple[Event, ...]:
+        """The events of one kind of `schema.EVENT_KINDS`."""
+        return tuple(event for event in self.events if event.kind == kind)
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """A table of `schema.TABLES` with all its columns and the derived ones; those never recorded are null."""
+        if name not in self._tables:
+            table = schema.TABLES[name]
+            resolved = rows(table, self._shards.of(name), self._first_steps)
+            self._tables[name] = derived.with_derived(name, in_order(resolved, table))
+        return self._tables[name]
+
+    def frame(self, table: str, *columns: str) -> pl.DataFrame:
+        """The step, the other keys of the table and these columns, collected; each column is read only once.
+
+        Raises KeyError for a column that the table does not have.
+        """
+        keys = schema.TABLES[table].keys or ("step",)
+        names = list(dict.fromkeys((*keys, *columns)))
+        missing = [name for name in names if (table, name) not in self._series]
+        for name in missing:
+            derived.column(table, name)
+        if missing:
+            collected = self.table(table).select(missing).collect()
+            self._series.update({(table, name): collected[name] for name in missing})
+        return pl.DataFrame([self._series[table, name] for name in names])
+
+    def has(self, table: str, column: str) -> bool:
+        """Whether the column holds a value somewhere; NaN is a value, null is none."""
+        return self.count(table, column) > 0
+
+    def count(self, table: str, column: str) -> int:
+        """How many values, NaN included, the column holds. Raises KeyError for a column that the table does not have."""
+        key = (table, column)
+        if key not in self._counts:
+            derived.column(table, column)
+            self._counts[key] = int(self.table(table).select(pl.col(column).count()).collect().item())
+        return self._counts[key]
+
+    def row_count(self, table: str) -> int:
+        """Number of rows of a table."""
+        return self.count(table, "step") if table != schema.EVENTS.name else len(self.events)
+
+    @property
+    def shard_count(self) -> int:
+        """Number of shards that could be read."""
+        return len(self._shards.shards)
+
+    @property
+    def _steps(self) -> pl.Series:
+        return self.frame(schema.STEPS.name)["step"]
+
+
+def open_run(path: str | Path) -> Run:
+    """Opens the run in a directory that a recorder wrote.
+
+    Raises RunError, in one sentence that names the file and the remedy, if there is no readable run.
+    """
+    root = Path(path)
+    try:
+        files = read_directory(root)
+        shards = find_shards(root, {item.attempt: item.run_id for item in files.attempts})
+    except OSError as error:
+        raise RunError(
+            f"{error.filename or root} cannot be read ({error.strerror or error}): check its permissions."
+        ) from None
+    shards = _without_damaged(root, shards)
+    status, failure = _status(files, shards)
+    return Run(
+        path=str(path),
+        name=root.resolve().name,
+        manifest=files.attempts[-1],
+        attempts=files.attempts,
+        status=status,
+        failure=failure,
+        problems=(*files.problems, *shards.problems, *_missing_ranks(files, shards)),
+        _shards=shards,
+        _first_steps=first_steps({item.attempt: item.first_step for item in files.attempts}, shards.of("steps")),
+    )
+
+
+def _without_damaged(root: Path, shards: ShardSet) -> ShardSet:
+    """The same shards without those whose bytes are damaged between a whole header and footer.
+
+    One such shard would fail every query; reading each in full is dear, so it happens only after the steps failed to read.
+    """
+    try:
+        rows(schema.STEPS, shards.of("steps"), {}).select("step").collect()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        damaged = [shard for shard in shards.shards if unreadable(shard, schema.TABLES[shard.table])]
+        kept = tuple(shard for shard in shards.shards if shard not in damaged)
+        sentences = [
+            f"{item.path.relative_to(root).as_posix()} is damaged: skipped; copy it again." for item in damaged
+        ]
+        return ShardSet(kept, (*shards.problems, *sentences))
+    return shards
+
+
+def _status(files: RunFiles, shards: ShardSet) -> tuple[Status, str | None]:
+    """How the newest attempt ended, over its ranks, and the exception if one failed."""
+    newest = files.attempts[-1].attempt
+    ends = [end for end in files.ends if end.attempt == newest]
+    for end in ends:
+        if end.status == "failed":
+            where = f" (rank {end.rank})" if end.rank else ""
+            return "failed", (end.exception or "the training raised an exception that was not recorded") + where
+    ranks = {shard.rank for shard in shards.shards if shard.attempt == newest} or {0}
+    return ("completed" if ranks <= {end.rank for end in ends} else "unfinished"), None
+
+
+def _missing_ranks(files: RunFiles, shards: ShardSet) -> Iterator[str]:
+    """A sentence for each attempt of which fewer ranks left shards than took part."""
+    seen: dict[int, set[int]] = defaultdict(set)
+    for shard in shards.of("steps"):
+        seen[shard.attempt].add(shard.rank)
+    for item in files.attempts:
+        ranks = seen[item.attempt]
+        missing = item.rank_count - len(ranks)
+        if ranks and missing > 0:
+            yield (
+                f"steps/ has shards of {len(ranks)} of {item.rank_count} ranks in attempt {item.attempt}: "
+                f"{_some_missing(item.rank_count, ranks)} missing; copy the shards of all ranks into one directory."
+            )
+
+
+def _some_missing(rank_count: int, ranks: set[int]) -> str:
+    missing = [rank for rank in range(min(rank_count, len(ranks) + 5)) if rank not in ranks]
+    names = ", ".join(str(rank) for rank in missing[:4])
+    return (
+        f"rank {names} is" if rank_count - len(ranks) == 1 else f"ranks {names}{', …' if len(missing) > 4 else ''} are"
+    )
+
+
+def _event(row: dict[str, Any]) -> Event:
+    try:
+        detail = json.loads(row["detail"] or "{}")
+    except (ValueError, RecursionError):
+        detail = {}
+    return Event(
+        step=row["step"],
+        time=row["time"],
+        kind=row["kind"] or "",
+        message=row["message"] or "",
+        detail=detail if isinstance(detail, dict) else {},
+    )
