@@ -50,7 +50,7 @@ def _fitted_slopes() -> tuple[pl.Expr, pl.Expr]:
 
 
 def _moved() -> pl.Expr:
-    """False where the update is known to be zero: both slopes are then zero, and no parabola has a place for the step."""
+    """False where the update is known to be zero: both slopes are zero then, and the step has no place on the fit."""
     return pl.col("update_norm").is_null() | (pl.col("update_norm") != 0)
 
 
@@ -90,8 +90,8 @@ _STEPS = (
             "alpha",
             "float64",
             "",
-            "where the step to the next row ended on the parabola fitted along it: -1 at the start, 0 in the minimum, 1 at "
-            "the mirror point; null where the parabola has no minimum or an ingredient is missing",
+            "where the update ended on the parabola fitted along it: -1 at its start, 0 at the minimum, 1 at the mirror"
+            " point; null where the parabola has no minimum or an ingredient is missing",
         ),
         _ALPHA_INGREDIENTS,
         _alpha,

@@ -32,8 +32,8 @@ class RunFiles:
 def read_directory(root: Path) -> RunFiles:
     """Reads the run and end files of a directory.
 
-    Raises RunError if it is not a run, or if the run file of the newest attempt cannot be used. That of an older attempt
-    is reported as a problem, like an end file.
+    Raises RunError if it is not a run, or if the run file of the newest attempt cannot be used. That of an older
+    attempt is reported as a problem, like an end file.
     """
     if not root.exists():
         raise RunError(f"{root} does not exist: give the directory that the recorder wrote (it holds run-a00.json).")

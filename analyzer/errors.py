@@ -1,4 +1,4 @@
-"""What can go wrong on the user's side. The message is one sentence for people; the command line prints it and exits 2."""
+"""What can go wrong on the user's side. The message is one sentence; the command line prints it and exits 2."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def read_object(path: Path) -> JsonObject:
 class JsonObject:
     """An object inside a JSON file. The accessors raise RunError, naming file and key, where a value has another type.
 
-    A key that is absent counts as null, since columns and keys are added over time; `integer` and `text` insist on a value
-    unless they get a default.
+    A key that is absent counts as null, since keys are added over time; `integer` and `text` insist on a value unless
+    they get a default.
     """
 
     path: Path
@@ -135,9 +135,8 @@ class JsonObject:
     def _check(self, name: str, value: Any, kind: type) -> None:
         accepted = (int, float) if kind is float else (kind,)
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-            raise RunError(
-                f'{self.path}: "{self.where}{name}" should be {_TYPE_NAMES[kind]}, not {_TYPE_NAMES[type(value)]}: {REMEDY}.'
-            )
+            wanted, found = _TYPE_NAMES[kind], _TYPE_NAMES[type(value)]
+            raise RunError(f'{self.path}: "{self.where}{name}" should be {wanted}, not {found}: {REMEDY}.')
 
 
 def _printable(value: Any) -> Any:

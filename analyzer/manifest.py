@@ -16,7 +16,7 @@ from .jsonfile import REMEDY, JsonObject, read_object
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """A parameter tensor of the model. `group` is the position of its optimizer group, None when no optimizer holds it."""
+    """A parameter tensor of the model. `group`: position of its optimizer group, None when no optimizer holds it."""
 
     name: str
     module: str
@@ -45,7 +45,7 @@ class ModuleInfo:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A parameter group. `optimizer` is the position of its optimizer; `lr` the rate at the start, None if it has none."""
+    """A parameter group. `optimizer` is the position of its optimizer, `lr` the rate at the start, None if unknown."""
 
     optimizer: int
     type: str
@@ -71,7 +71,7 @@ class InstrumentInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What the recorder knew when an attempt began. `raw` is the file as it stands. Tensors and modules in forward order."""
+    """What the recorder knew when an attempt began; `raw` is the file as it stands. Tensors are in forward order."""
 
     format: int
     recorder: str

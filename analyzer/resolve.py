@@ -12,7 +12,7 @@ from .shards import Shard, scan
 
 
 def rows(table: schema.Table, shards: Sequence[Shard], first_steps: Mapping[int, int]) -> pl.LazyFrame:
-    """The valid rows of a table, in the order of writing: `first_steps` says, by attempt, from where it voids earlier ones.
+    """The valid rows of a table in the order of writing. `first_steps`: from where an attempt voids earlier ones.
 
     Steps are combined over the ranks. Of the other tables the lowest rank counts: replicas hold the same tensors.
     """

@@ -41,8 +41,8 @@ class Event:
 class Run:
     """What an analyzer can know about a run. Tables are resolved over attempts and ranks and sorted by step.
 
-    `status` is "failed" with the exception in `failure`, or "unfinished": killed, or still running. `problems` has a sentence
-    for each thing that could not be read. A run may have recorded no step at all (`step_count` 0).
+    `status` is "failed" with the exception in `failure`, or "unfinished": killed, or still running. `problems` has a
+    sentence for each thing that could not be read. A run may have recorded no step at all (`step_count` 0).
     """
 
     path: str
@@ -126,7 +126,7 @@ class Run:
         return self.count(table, column) > 0
 
     def count(self, table: str, column: str) -> int:
-        """How many values, NaN included, the column holds. Raises KeyError for a column that the table does not have."""
+        """How many values, NaN included, the column holds. Raises KeyError if the table has no such column."""
         key = (table, column)
         if key not in self._counts:
             derived.column(table, column)
@@ -178,7 +178,7 @@ def open_run(path: str | Path) -> Run:
 def _without_damaged(root: Path, shards: ShardSet) -> ShardSet:
     """The same shards without those whose bytes are damaged between a whole header and footer.
 
-    One such shard would fail every query; reading each in full is dear, so it happens only after the steps failed to read.
+    One such shard would fail every query. Reading each in full is dear, so it happens only if the steps fail to read.
     """
     try:
         rows(schema.STEPS, shards.of("steps"), {}).select("step").collect()

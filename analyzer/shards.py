@@ -75,7 +75,7 @@ def find_shards(root: Path, run_ids: Mapping[int, str]) -> ShardSet:
 
 
 def scan(table: schema.Table, shards: Iterable[Shard]) -> pl.LazyFrame:
-    """One lazy frame over shards of one table; columns that a shard lacks are null, those it has in excess are left out."""
+    """One lazy frame over shards of one table; columns that a shard lacks are null, those in excess are left out."""
     columns = polars_schema(table)
     paths = [shard.path for shard in shards]
     if not paths:

@@ -46,9 +46,10 @@ def write_run(
 ) -> Path:
     """Writes the files of one attempt and rank, and returns the run directory.
 
-    `steps` gets a column `step` counted from `first_step` if it has none. `layers` has the columns of the schema, or a mapping of
-    columns for each tensor, whose rows then belong to the steps of `steps` (or to its own column `step`). An event is a mapping
-    whose `detail` may be an object. `manifest` overrides keys of the run file. `end` None: the training was killed.
+    `steps` gets a column `step` counted from `first_step` if it has none. `layers` has the columns of the schema, or a
+    mapping of columns for each tensor, whose rows then belong to the steps of `steps` (or to its own column `step`). An
+    event is a mapping whose `detail` may be an object. `manifest` overrides keys of the run file. `end` None: the
+    training was killed.
     """
     root = Path(path)
     root.mkdir(parents=True, exist_ok=True)
@@ -193,7 +194,9 @@ def arrow_table(table: str, columns: Columns) -> pa.Table:
 
 
 def _array(values: Any, dtype: str) -> pa.Array:
-    array = pa.array(values, _ARROW[dtype], from_pandas=False)
+    if isinstance(values, pa.DictionaryArray):
+        return values
+    array = values if isinstance(values, pa.Array) else pa.array(values, _ARROW[dtype], from_pandas=False)
     return array.dictionary_encode() if dtype == "string" else array
 
 
