@@ -24,8 +24,15 @@ class Instrument:
     every_step: ClassVar[bool] = False
     """True for the cheap ones that look at every step; the others are called at probed steps only."""
 
+    needs_layers: ClassVar[bool] = False
+    """True for those that watch the layers' inputs and output gradients, which a compiled model does not show."""
+
     def __init__(self, context: Context) -> None:
         self.context = context
+
+    def wants(self, index: int, probed: bool) -> bool:
+        """Whether to call the instrument at this step at all."""
+        return probed or self.every_step
 
     def begin(self, step: Step) -> None:
         """The step was opened; nothing ran yet. Hooks may be placed here."""

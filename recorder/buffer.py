@@ -1,0 +1,160 @@
+"""The device buffer: preallocated rows that instruments fill without synchronising, drained block by block.
+
+A row holds the device columns of `steps`, then one value per parameter tensor for each device column of `layers`. What the
+host knows (times, rates, counts) stays on the host beside it. Nothing small is allocated and kept per step: that would pin
+the allocator's heap between the gradients of successive steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from . import schema
+
+BLOCK = 64
+"""Steps between two drains."""
+
+_SCALARS = {c.name: i for i, c in enumerate(c for c in schema.STEPS.columns.values() if c.dtype == "float64")}
+_PER_TENSOR = {c.name: i for i, c in enumerate(c for c in schema.LAYERS.columns.values() if c.dtype == "float32")}
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """The row of one step: where its device values go, and what the host knows about it."""
+
+    slot: int
+    _buffer: Buffer
+    host: dict[str, object] = field(default_factory=dict)
+    device: set[str] = field(default_factory=set)
+    """Columns of `steps` that were written on the device."""
+    vectors: set[str] = field(default_factory=set)
+    tensors: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
+    """Columns of `layers` that were written, with the positions of the tensors, None for all."""
+    rows: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+
+    def put(self, column: str, value: Tensor | float | int | bool) -> None:
+        """Set a column of `steps` from a host number or a 0-d tensor."""
+        if isinstance(value, Tensor):
+            self._buffer.values[self.slot, _SCALARS[column]].copy_(value)
+            self.device.add(column)
+        else:
+            self.host[column] = value
+
+    def add(self, column: str, value: Tensor) -> None:
+        """Add a 0-d tensor to a column of `steps`; the first call sets it."""
+        if column in self.device:
+            self._buffer.values[self.slot, _SCALARS[column]].add_(value)
+        else:
+            self.put(column, value)
+
+    def put_vector(self, column: str, value: Tensor) -> None:
+        """Set a list column of `steps` from a tensor (n,), n the same at every step."""
+        self._buffer.vector(column, len(value))[self.slot].copy_(value)
+        self.vectors.add(column)
+
+    def put_tensors(self, column: str, values: list[Tensor], positions: tuple[int, ...] | None) -> None:
+        """Set a column of `layers` from 0-d tensors, one for each position (None: for every tensor)."""
+        if not values:
+            return
+        target = self._buffer.per_tensor(column)[self.slot]
+        if positions is None:
+            torch.stack(values, out=target)
+        else:
+            target[list(positions)] = torch.stack(values).to(target.dtype)
+        self.tensors[column] = positions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Drained rows on the host. `wait` returns once the asynchronous copy has arrived."""
+
+    rows: list[Row]
+    values: Tensor
+    """(len(rows), columns)"""
+    vectors: Mapping[str, Tensor]
+    tensor_count: int
+    wait: Callable[[], object]
+
+    def scalars(self, column: str) -> list[float | None]:
+        """A float column of `steps`, with null where neither the device nor the host wrote it."""
+        values = self.values[:, _SCALARS[column]].tolist()
+        return [
+            value if column in row.device else row.host.get(column)  # type: ignore[misc]
+            for row, value in zip(self.rows, values, strict=True)
+        ]
+
+    def per_tensor(self, column: str) -> Tensor:
+        """A column of `layers` for every row and parameter tensor, (rows, tensors); only what was written counts."""
+        return self.values[:, _span(column, self.tensor_count)]
+
+
+class Buffer:
+    """BLOCK rows on the parameters' device, float64 (float32 where the device has no float64)."""
+
+    def __init__(self, device: torch.device, tensor_count: int) -> None:
+        self.device = device
+        self.tensor_count = tensor_count
+        self.dtype = torch.float32 if device.type == "mps" else torch.float64
+        width = len(_SCALARS) + len(_PER_TENSOR) * tensor_count
+        self.values = torch.zeros(BLOCK, width, dtype=self.dtype, device=device)
+        self._vectors: dict[str, Tensor] = {}
+        self._rows: list[Row] = []
+
+    def row(self) -> Row:
+        """The next free row. Drain before asking when `full`."""
+        row = Row(len(self._rows), self)
+        self._rows.append(row)
+        return row
+
+    def discard(self, row: Row) -> None:
+        """Give back the newest row, of a step that never ran."""
+        if self._rows and self._rows[-1] is row:
+            self._rows.pop()
+
+    @property
+    def full(self) -> bool:
+        """Whether a drain is due."""
+        return len(self._rows) >= BLOCK
+
+    def vector(self, column: str, size: int) -> Tensor:
+        """The rows of a list column, (BLOCK, size), allocated at its first use."""
+        if column not in self._vectors:
+            self._vectors[column] = torch.zeros(BLOCK, size, dtype=self.dtype, device=self.device)
+        return self._vectors[column]
+
+    def per_tensor(self, column: str) -> Tensor:
+        """The rows of a column of `layers`, (BLOCK, tensors)."""
+        return self.values[:, _span(column, self.tensor_count)]
+
+    def drain(self) -> Block:
+        """Copy all rows to the host, asynchronously where the device can, and free them."""
+        rows, self._rows = self._rows, []
+        values = to_host(self.values[: len(rows)])
+        vectors = {name: to_host(stored[: len(rows)]) for name, stored in self._vectors.items()}
+        return Block(rows, values, vectors, self.tensor_count, arrival(self.device))
+
+
+def _span(column: str, tensor_count: int) -> slice:
+    first = len(_SCALARS) + _PER_TENSOR[column] * tensor_count
+    return slice(first, first + tensor_count)
+
+
+def to_host(values: Tensor) -> Tensor:
+    """A copy on the host, asynchronous from a CUDA device: read it only after `arrival`."""
+    if values.device.type != "cuda":
+        return values.to("cpu", copy=True)
+    pinned = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    return pinned.copy_(values, non_blocking=True)
+
+
+def arrival(device: torch.device) -> Callable[[], object]:
+    """A call that returns when the copies issued so far have arrived."""
+    if device.type != "cuda":
+        return lambda: None
+    event = torch.cuda.Event()
+    event.record(torch.cuda.current_stream(device))
+    return event.synchronize

@@ -1,0 +1,143 @@
+"""The input and the output gradient of modules, seen on probed steps through forward hooks and tensor hooks.
+
+Nothing is copied: a call holds references to what the forward pass used and to the gradients that the backward pass made.
+The bodies of the hooks never raise. Hooks are gone when the step closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils.hooks import RemovableHandle
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call of a module: what went in (detached), and the gradients of what came out, as they arrive."""
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    shape: tuple[int, ...]
+    """Of the first output that is differentiable."""
+    gradients: dict[int, Tensor] = field(default_factory=dict)
+    """Gradient of an output tensor by its position in the flattened output."""
+    random_state: tuple[Tensor, Tensor | None] | None = None
+    """State of the random numbers when the module was called: CPU, and the device's."""
+    versions: tuple[int, ...] = ()
+
+    @property
+    def intact(self) -> bool:
+        """Whether no input was changed in place since the call."""
+        return self.versions == _versions((self.args, self.kwargs))
+
+
+class Capture:
+    """Watches some modules for one step at a time: `arm`, run forward and backward, `take`, `release`."""
+
+    def __init__(self) -> None:
+        self._handles: list[RemovableHandle] = []
+        self._calls: list[Call] = []
+        self._states: dict[nn.Module, list[tuple[Tensor, Tensor | None]]] = {}
+        self.armed = False
+        self.limit = 0
+        self.overflowed = False
+        """Whether the last step held more than `limit` bytes; its calls were let go."""
+        self._storages: set[int] = set()
+        self._held = 0
+
+    def arm(self, modules: Iterable[nn.Module], replayed: Iterable[nn.Module], limit: int) -> None:
+        """Place hooks on `modules`; for those in `replayed` the random state at their call is kept too."""
+        self.limit, self.overflowed, self.armed, self._held = limit, False, True, 0
+        self._storages.clear()
+        for module in modules:
+            self._handles.append(module.register_forward_hook(self._seen, with_kwargs=True))
+        for module in replayed:
+            self._handles.append(module.register_forward_pre_hook(self._about_to_run))
+
+    def take(self) -> list[Call]:
+        """The calls that the last backward pass reached. Others stay, in case a later pass reaches them."""
+        if self.overflowed:
+            return []
+        reached = [call for call in self._calls if call.gradients]
+        self._calls = [call for call in self._calls if not call.gradients]
+        return reached
+
+    def disarm(self) -> None:
+        """Remove the module hooks; gradients of calls already seen still arrive."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def release(self) -> None:
+        """Remove everything and let go of what is held."""
+        self.disarm()
+        self._calls.clear()
+        self._states.clear()
+        self._storages.clear()
+        self.armed = False
+
+    def _about_to_run(self, module: nn.Module, _args: Any) -> None:
+        if not torch.is_grad_enabled() or self.overflowed:
+            return
+        try:
+            device = next((p.device for p in module.parameters()), torch.device("cpu"))
+            on_device = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+            self._states.setdefault(module, []).append((torch.get_rng_state(), on_device))
+        except RuntimeError:  # under CUDA graph capture there is no state to read: the module stays uncovered
+            return
+
+    def _seen(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        if not torch.is_grad_enabled() or self.overflowed:
+            return
+        try:
+            self._note(module, args, kwargs, output)
+        except Exception:  # a hook must never be the reason that a forward pass fails: without the call, no value
+            self.overflowed = True
+            self._calls.clear()
+
+    def _note(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        states = self._states.get(module)
+        state = states.pop() if states else None
+        tensors = tree_flatten(output)[0]
+        differentiable = [(i, t) for i, t in enumerate(tensors) if isinstance(t, Tensor) and t.requires_grad]
+        if not differentiable:
+            return
+        call = Call(module, _detached(args), _detached(kwargs), tuple(differentiable[0][1].shape), random_state=state)
+        call.versions = _versions((call.args, call.kwargs))
+        for tensor in tree_flatten((call.args, call.kwargs))[0]:
+            self._count(tensor)
+        self._calls.append(call)
+        for position, tensor in differentiable:
+            tensor.register_hook(lambda gradient, position=position: self._arrived(call, position, gradient))
+
+    def _arrived(self, call: Call, position: int, gradient: Tensor) -> None:
+        if self.armed and not self.overflowed:
+            held = call.gradients.get(position)
+            call.gradients[position] = gradient.detach() if held is None else held + gradient.detach()
+            self._count(gradient)
+
+    def _count(self, tensor: Any) -> None:
+        """Add up what is held, each storage once; let go of everything when it becomes too much."""
+        if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
+            return
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._storages:
+            self._storages.add(storage.data_ptr())
+            self._held += storage.nbytes()
+        if self._held > self.limit:
+            self.overflowed = True
+            self._calls.clear()
+
+
+def _detached(value: Any) -> Any:
+    return tree_map(lambda item: item.detach() if isinstance(item, Tensor) else item, value)
+
+
+def _versions(value: Any) -> tuple[int, ...]:
+    return tuple(t._version for t in tree_flatten(value)[0] if isinstance(t, Tensor) and not t.is_inference())

@@ -1,0 +1,104 @@
+"""A run directory on a local disk or an object store: what it holds already, and files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+_RUN_FILE = re.compile(r"run-a(\d+)\.json")
+
+
+class RunExistsError(FileExistsError):
+    """The directory holds a run already."""
+
+
+class RunDirectory:
+    """`where` is a path, or a URI that `pyarrow.fs` understands (`s3://…`, `gs://…`, `file://…`)."""
+
+    def __init__(self, where: str | os.PathLike[str]) -> None:
+        self.where = os.fspath(where)
+        if "://" in self.where:
+            self._fs, self._root = pyarrow.fs.FileSystem.from_uri(self.where)
+        else:
+            self._fs, self._root = pyarrow.fs.LocalFileSystem(), str(Path(self.where).absolute())
+        self._local = isinstance(self._fs, pyarrow.fs.LocalFileSystem)
+
+    def prepare(self) -> None:
+        """Create the directory. Raises OSError with the path where that is impossible."""
+        self._fs.create_dir(self._root, recursive=True)
+
+    def names(self, folder: str = "") -> list[str]:
+        """Names of what lies in the directory, or in one folder of it; none if it does not exist."""
+        root = f"{self._root}/{folder}" if folder else self._root
+        selector = pyarrow.fs.FileSelector(root, allow_not_found=True)
+        return sorted(info.base_name for info in self._fs.get_file_info(selector))
+
+    def attempts(self) -> list[int]:
+        """Numbers of the attempts that began here, ascending."""
+        return sorted(int(match[1]) for name in self.names() if (match := _RUN_FILE.fullmatch(name)))
+
+    def run_file(self, attempt: int) -> dict[str, Any] | None:
+        """The run file of an attempt, None while it does not exist or cannot be read."""
+        try:
+            with self._fs.open_input_stream(f"{self._root}/run-a{attempt:02}.json") as stream:
+                content = json.loads(stream.read())
+        except (OSError, ValueError):
+            return None
+        return content if isinstance(content, dict) else None
+
+    def last_step(self) -> int | None:
+        """The largest step in the finished shards of `steps`, read off their footers; None if there is none."""
+        last: int | None = None
+        for name in self.names("steps"):
+            if name.endswith(".parquet") and (step := self._largest(f"steps/{name}")) is not None:
+                last = step if last is None else max(last, step)
+        return last
+
+    def _largest(self, name: str) -> int | None:
+        with contextlib.suppress(OSError, pa.ArrowInvalid, AttributeError, KeyError, IndexError):
+            with self._fs.open_input_file(f"{self._root}/{name}") as file:
+                group = pq.ParquetFile(file).metadata.row_group(0)
+            columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+            return int(columns["step"].statistics.max)
+        return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file that readers see whole or not at all, also after a crash. Raises OSError."""
+        path = f"{self._root}/{name}"
+        self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+        if not self._local:  # an object store's PUT is atomic
+            with self._fs.open_output_stream(path) as stream:
+                stream.write(content)
+            return
+        unfinished = Path(f"{path}.tmp")
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+
+    def write_json(self, name: str, content: dict[str, Any]) -> None:
+        """Write a JSON object by the same rule."""
+        self.write(name, json.dumps(content, indent=1, default=str).encode())
+
+
+def parquet(table: pa.Table, metadata: dict[str, str]) -> bytes:
+    """A table as one zstd row group; dictionaries on strings only, since floats grow by them (in size and in time)."""
+    strings = [field.name for field in table.schema if pa.types.is_dictionary(field.type) or pa.types.is_string(field.type)]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table.replace_schema_metadata(metadata),
+        sink,
+        compression="zstd",
+        use_dictionary=strings or False,
+        row_group_size=max(1, table.num_rows),
+    )
+    return bytes(sink.getvalue())

@@ -1,0 +1,130 @@
+"""What the forward passes of a probed step show from outside: the model's input, the loss call, the order of the modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_flatten
+from torch.utils.hooks import RemovableHandle
+
+from .losses import LossCall, LossWatch, individual_losses
+from .step import MicroBatch
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Whether the model, or a module in it, runs through `torch.compile`: hooks would make it compile again."""
+    optimized = getattr(torch._dynamo, "OptimizedModule", ()) if hasattr(torch, "_dynamo") else ()
+    return any(isinstance(m, optimized) or m._compiled_call_impl is not None for m in model.modules())
+
+
+def tensors_in(value: Any) -> tuple[Tensor, ...]:
+    """The tensors in arguments of any nesting, detached."""
+    return tuple(item.detach() for item in tree_flatten(value)[0] if isinstance(item, Tensor))
+
+
+class InputWatch:
+    """While placed, notes what the model's forward is given. The hook never raises and changes nothing."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._handle: RemovableHandle | None = None
+        self.inputs: tuple[Tensor, ...] = ()
+
+    def place(self) -> None:
+        """Place the hook."""
+        if self._handle is None:
+            self._handle = self._model.register_forward_pre_hook(self._seen, with_kwargs=True)
+
+    def remove(self) -> None:
+        """Remove the hook and forget the input."""
+        if self._handle is not None:
+            self._handle.remove()
+        self._handle, self.inputs = None, ()
+
+    def _seen(self, _module: nn.Module, args: Any, kwargs: Any) -> None:
+        if torch.is_grad_enabled():
+            self.inputs = tensors_in((args, kwargs))
+
+
+class OrderWatch:
+    """While placed, notes the order in which modules are first called."""
+
+    def __init__(self) -> None:
+        self._handles: list[RemovableHandle] = []
+        self.order: list[nn.Module] = []
+        self._known: set[nn.Module] = set()
+
+    def place(self, model: nn.Module) -> None:
+        """Place a hook on every module."""
+        self._handles = [module.register_forward_pre_hook(self._seen) for module in model.modules()]
+
+    def remove(self) -> None:
+        """Remove the hooks; the order stays."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def _seen(self, module: nn.Module, _args: Any) -> None:
+        if module not in self._known:
+            self._known.add(module)
+            self.order.append(module)
+
+
+class ForwardWatch:
+    """Watches the forward passes of one step at a time, and describes each micro-batch from what it saw."""
+
+    def __init__(self, model: nn.Module, loss_fn: object | None) -> None:
+        self._loss_fn = loss_fn
+        self._inputs = InputWatch(model)
+        self._losses: LossWatch | None = None
+
+    def enter(self) -> None:
+        """Start watching."""
+        self._inputs.place()
+        self._losses = LossWatch()
+        self._losses.__enter__()
+
+    def leave(self) -> None:
+        """Stop watching; nothing of the step is held any longer."""
+        self._inputs.remove()
+        if self._losses is not None:
+            self._losses.__exit__(None, None, None)
+            self._losses = None
+
+    def describe(
+        self, loss: Tensor, unreduced: Tensor | None, outputs: Tensor | None, targets: Tensor | None
+    ) -> MicroBatch:
+        """The micro-batch whose `loss` (0-d, with graph) is about to be differentiated."""
+        batch = MicroBatch(loss.detach(), inputs=self._inputs.inputs)
+        shape = batch.inputs[0].shape if batch.inputs and batch.inputs[0].dim() else None
+        batch.samples = shape[0] if shape else None
+        calls = self._seen_calls(outputs, targets)
+        if calls:
+            call = calls[-1]
+            batch.prediction, batch.target, batch.loss_name = call.prediction, call.target, call.name
+        if outputs is not None:
+            batch.prediction, batch.target = outputs.detach(), None if targets is None else targets.detach()
+        if unreduced is not None:
+            batch.losses = unreduced.detach()
+        elif not calls:
+            batch.reason = "no known loss function was seen; pass unreduced losses, or outputs= and targets="
+        elif len(calls) > 1:
+            batch.reason = f"{len(calls)} losses were called for one backward pass"
+        else:
+            batch.losses, batch.reason = individual_losses(calls[0], loss, shape)
+        if batch.samples is None and batch.losses is not None:
+            batch.samples = len(batch.losses)
+        return batch
+
+    def _seen_calls(self, outputs: Tensor | None, targets: Tensor | None) -> list[LossCall]:
+        """The loss calls since the last backward pass; those of `loss_fn(outputs, targets)` where none was seen."""
+        assert self._losses is not None
+        calls, self._losses.calls = self._losses.calls, []
+        if not calls and outputs is not None and targets is not None and isinstance(self._loss_fn, Callable):
+            with torch.enable_grad():
+                self._loss_fn(outputs, targets)
+            calls, self._losses.calls = self._losses.calls, []
+        return calls

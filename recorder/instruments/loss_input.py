@@ -1,0 +1,221 @@
+"""Loss input: shapes, types and ranges of what the loss is given, and how often each class occurs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..schema import STEPS
+from .base import Instrument
+
+if TYPE_CHECKING:
+    from ..context import Context
+    from ..step import MicroBatch, Step
+
+CLASS_LIMIT = 1000
+"""Classes that are counted one by one."""
+IGNORED = -100
+"""Target that the classification losses of torch leave out unless told otherwise."""
+
+_MERGE = {
+    "prediction_min": torch.minimum,
+    "prediction_max": torch.maximum,
+    "prediction_sum_min": torch.minimum,
+    "prediction_sum_max": torch.maximum,
+    "target_min": torch.fmin,
+    "target_max": torch.fmax,
+    "class_counts": torch.add,
+}
+"""How the values of two micro-batches combine. NaN of a prediction stays; NaN of a target says that it had no value."""
+
+_OVER_CLASSES = frozenset({"crossentropy", "nll", "multimargin"})
+_OVER_ELEMENTS = frozenset(
+    {
+        "bce", "bcewithlogits", "binarycrossentropy", "binarycrossentropywithlogits", "cosineembedding", "ctc", "gaussiannll",
+        "hingeembedding", "huber", "kldiv", "l1", "marginranking", "mse", "multilabelmargin", "multilabelsoftmargin",
+        "poissonnll", "smoothl1", "softmargin", "tripletmargin", "tripletmarginwithdistance",
+    }
+)  # fmt: skip
+"""Losses of torch, functional and module alike, that have no dimension of mutually exclusive classes."""
+
+
+class LossInput(Instrument):
+    """Ranges and class counts over the micro-batches of a step; shapes and types as an event for each kind of call."""
+
+    name = "loss-input"
+    columns = tuple(STEPS[column] for column in _MERGE)
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._kinds: set[object] = set()
+        self._classes: int | None = None
+        self._values: dict[str, Tensor] = {}
+
+    def begin(self, step: Step) -> None:  # noqa: ARG002
+        """Forget the previous probe."""
+        self._values = {}
+
+    def after_backward(self, step: Step) -> None:
+        """Take in the loss call of a micro-batch."""
+        micro = step.micro_batches[-1]
+        if micro.prediction is None:
+            self._explain(tuple(_MERGE), "the call of the loss was not seen; give outputs= and targets= to step.backward")
+            return
+        self._tell(micro)
+        values = self._prediction(micro.prediction, micro) | self._target(micro)
+        self._values |= merged(self._values, values)
+        for column, value in self._values.items():
+            step.put_vector(column, value) if value.ndim else step.put(column, value)
+
+    def _tell(self, micro: MicroBatch) -> None:
+        kind = kind_of(micro)
+        if kind not in self._kinds:
+            self._kinds.add(kind)
+            detail = described(micro)
+            message = f"The loss {detail['loss']} is given {_words(detail, 'prediction')} and {_words(detail, 'target')}"
+            self.context.event("loss-input", message, **detail)
+
+    def _prediction(self, prediction: Tensor, micro: MicroBatch) -> dict[str, Tensor]:
+        if not has_range(prediction):
+            self._explain(tuple(c for c in _MERGE if c.startswith("prediction")), "the prediction is empty or has no order")
+            return {}
+        low, high = torch.aminmax(prediction)
+        dim = class_dim(prediction, micro.target, micro.loss_name)
+        if dim is None:
+            self._explain(("prediction_sum_min", "prediction_sum_max"), "the loss has no dimension of classes")
+            return {"prediction_min": low, "prediction_max": high}
+        least, most = torch.aminmax(sums(prediction, dim))
+        return {"prediction_min": low, "prediction_max": high, "prediction_sum_min": least, "prediction_sum_max": most}
+
+    def _target(self, micro: MicroBatch) -> dict[str, Tensor]:
+        target = micro.target
+        if target is None or not has_range(target):
+            self._explain(("target_min", "target_max", "class_counts"), "there is no target, or it is empty or has no order")
+            return {}
+        ignored = self._ignored(micro)
+        low, high = target_range(target, ignored)
+        counts = self._counts(micro, ignored)
+        return {"target_min": low, "target_max": high} | ({} if counts is None else {"class_counts": counts})
+
+    def _counts(self, micro: MicroBatch, ignored: int | None) -> Tensor | None:
+        classes, reason = class_count(micro)
+        if classes is not None and classes != (self._classes or classes):
+            classes, reason = None, f"another loss with {classes} classes; those of the first loss are counted"
+        if classes is None:
+            self._explain(("class_counts",), reason)
+            return None
+        self._classes = classes
+        return counted(micro.target, classes, ignored)  # type: ignore[arg-type]
+
+    def _ignored(self, micro: MicroBatch) -> int | None:
+        if micro.loss_name is not None and _plain(micro.loss_name) in _OVER_ELEMENTS:
+            return None
+        return getattr(self.context.loss_fn, "ignore_index", IGNORED)
+
+    def _explain(self, columns: tuple[str, ...], reason: str) -> None:
+        self.context.explain(tuple(f"steps.{column}" for column in columns), reason)
+
+
+def merged(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Values of two micro-batches together."""
+    return {name: _MERGE[name](first[name], value) if name in first else value for name, value in second.items()}
+
+
+def described(micro: MicroBatch) -> dict[str, Any]:
+    """Detail of a `loss-input` event."""
+    detail: dict[str, Any] = {"loss": micro.loss_name}
+    for name, tensor in (("prediction", micro.prediction), ("target", micro.target)):
+        detail[f"{name}_shape"] = None if tensor is None else list(tensor.shape)
+        detail[f"{name}_dtype"] = None if tensor is None else str(tensor.dtype).removeprefix("torch.")
+    return detail
+
+
+def kind_of(micro: MicroBatch) -> object:
+    """What distinguishes one kind of loss call from another, whatever the size of the batch or the length of a sequence.
+
+    The loss, the types, the numbers of dimensions, and how the dimensions meet when they are broadcast.
+    """
+    prediction, target = micro.prediction, micro.target
+    if prediction is None or target is None:
+        return micro.loss_name, None if prediction is None else (prediction.dtype, prediction.ndim)
+    pairs = zip(reversed(prediction.shape), reversed(target.shape), strict=False)
+    meeting = tuple("same" if p == t else "prediction" if p == 1 else "target" if t == 1 else "other" for p, t in pairs)
+    return micro.loss_name, prediction.dtype, target.dtype, prediction.ndim, target.ndim, meeting
+
+
+def has_range(x: Tensor) -> bool:
+    """Whether a smallest and a largest value exist."""
+    return x.numel() > 0 and not x.is_complex() and x.layout == torch.strided and not x.is_nested
+
+
+def class_dim(prediction: Tensor, target: Tensor | None, loss_name: str | None) -> int | None:
+    """The dimension of a floating prediction that runs over mutually exclusive classes, None if there is no such.
+
+    Known for the losses of torch. Otherwise integer targets tell: they have the prediction's shape without that dimension.
+    """
+    name = _plain(loss_name or "")
+    if not prediction.is_floating_point() or prediction.ndim == 0 or name in _OVER_ELEMENTS:
+        return None
+    if name in _OVER_CLASSES:
+        return min(1, prediction.ndim - 1)
+    if target is None or not holds_classes(target):
+        return None
+    if prediction.shape[:-1] == target.shape:
+        return prediction.ndim - 1
+    return 1 if prediction.shape[:1] + prediction.shape[2:] == target.shape and prediction.ndim > 1 else None
+
+
+def holds_classes(target: Tensor) -> bool:
+    """Whether a target can be class indices."""
+    return not (target.is_floating_point() or target.is_complex() or target.dtype == torch.bool)
+
+
+def class_count(micro: MicroBatch) -> tuple[int | None, str]:
+    """Number of classes that integer targets choose from, or None and why they cannot be counted."""
+    prediction, target = micro.prediction, micro.target
+    if prediction is None or target is None or not holds_classes(target):
+        return None, "the targets are not class indices"
+    dim = class_dim(prediction, target, micro.loss_name)
+    if dim is None:
+        return None, "the loss has no dimension of classes"
+    classes = prediction.shape[dim]
+    return (classes, "") if classes <= CLASS_LIMIT else (None, f"more than {CLASS_LIMIT} classes")
+
+
+def sums(prediction: Tensor, dim: int) -> Tensor:
+    """Sums over the classes, at least in float32."""
+    return prediction.sum(dim, dtype=torch.promote_types(prediction.dtype, torch.float32))
+
+
+def target_range(target: Tensor, ignored: int | None) -> tuple[Tensor, Tensor]:
+    """Smallest and largest value, 0-d; of integers without the ignored index, NaN if nothing else is there."""
+    if ignored is None or not holds_classes(target):
+        low, high = torch.aminmax(target)
+        return low, high
+    values, kept = target.to(torch.float32 if target.device.type == "mps" else torch.float64), target != ignored
+    low, high = values.where(kept, math.inf).amin(), values.where(kept, -math.inf).amax()
+    return low.where(low <= high, math.nan), high.where(low <= high, math.nan)
+
+
+def counted(target: Tensor, classes: int, ignored: int | None) -> Tensor:
+    """How often each class occurs (classes,); targets that are ignored or no class are left out."""
+    index = target.reshape(-1).long()
+    valid = (index >= 0) & (index < classes) & (index != ignored)
+    index = index.where(valid, classes)
+    counts = torch.zeros(classes + 1, dtype=torch.int64, device=target.device)
+    return counts.scatter_add_(0, index, valid.long())[:-1]
+
+
+def _plain(loss_name: str) -> str:
+    """One name for a functional loss and its module: `cross_entropy` and `CrossEntropyLoss` become `crossentropy`."""
+    return loss_name.replace("_", "").lower().removesuffix("loss")
+
+
+def _words(detail: Mapping[str, Any], name: str) -> str:
+    if detail[f"{name}_shape"] is None:
+        return f"no {name}"
+    return f"a {name} of shape {tuple(detail[f'{name}_shape'])} in {detail[f'{name}_dtype']}"

@@ -1,0 +1,102 @@
+"""Norms of what each parameter tensor holds: gradients at every step; parameters, updates and distances at probes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..context import Context
+from ..schema import LAYERS, STEPS
+from ..step import Step
+from .base import Instrument
+
+
+def norms(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Euclidean norm of each tensor, 0-d; of a sparse one over its coalesced values."""
+    dense = [t.coalesce().values() if t.is_sparse else t for t in tensors]
+    found = list(torch._foreach_norm(dense)) if dense else []
+    device = found[0].device if found else None
+    return [n if n.device == device else n.to(device, non_blocking=True) for n in found]
+
+
+class GradientNorms(Instrument):
+    """Norms of the gradients after the backward pass, when the optimizer steps, and of what was left from before."""
+
+    name = "gradient-norms"
+    columns = (
+        STEPS["grad_norm"], STEPS["grad_norm_clipped"], STEPS["stale_grad_norm"],
+        LAYERS["grad_norm"], LAYERS["grad_norm_clipped"],
+    )
+    every_step = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._parameters = context.tensors.parameters
+        self._seen: list[Tensor] = []
+        self._versions: list[int] = []
+
+    def before_backward(self, step: Step) -> None:
+        stale = [p.grad for p in self._parameters if p.grad is not None]
+        if stale:
+            step.put("stale_grad_norm", torch.stack(norms(stale)).square().sum().sqrt())
+
+    def after_backward(self, step: Step) -> None:
+        self._seen, self._versions = self._record(step, "grad_norm", step.scale)
+
+    def before_update(self, step: Step) -> None:
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        same = len(gradients) == len(self._seen) and all(map(_is, gradients, self._seen))
+        if not same or [g._version for g in gradients] != self._versions:
+            self._record(step, "grad_norm_clipped", None)
+        self._seen = []
+
+    def _record(self, step: Step, column: str, scale: Tensor | None) -> tuple[list[Tensor], list[int]]:
+        gradients = [p.grad for p in self._parameters]
+        present = [g for g in gradients if g is not None]
+        values = norms(present)
+        if scale is not None and values:
+            values = list(torch._foreach_div(values, scale.to(values[0].device)))
+        positions = None if len(present) == len(gradients) else tuple(i for i, g in enumerate(gradients) if g is not None)
+        step.put_tensors(column, values, positions)
+        return present, [g._version for g in present]
+
+
+def _is(a: object, b: object) -> bool:
+    return a is b
+
+
+class Updates(Instrument):
+    """Norms of the parameters, of the update the optimizer made, and of the distance from the first recorded values.
+
+    It leaves the parameters before the update and the update itself for other instruments of the step.
+    """
+
+    name = "updates"
+    columns = (LAYERS["param_norm"], LAYERS["update_norm"], LAYERS["distance"], STEPS["update_norm"])
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._parameters = context.tensors.parameters
+        self._first: list[Tensor] | None = None
+
+    @torch.no_grad()
+    def before_backward(self, step: Step) -> None:
+        if self._first is None:
+            self._first = [p.detach().clone() for p in self._parameters]
+
+    @torch.no_grad()
+    def before_update(self, step: Step) -> None:
+        if not self._parameters or self._first is None:
+            return
+        self.context.before = [p.detach().clone() for p in self._parameters]
+        step.put_tensors("param_norm", norms(self.context.before))
+        step.put_tensors("distance", norms(torch._foreach_sub(self.context.before, self._first)))
+
+    @torch.no_grad()
+    def after_update(self, step: Step) -> None:
+        if self.context.before is None:
+            return
+        self.context.update = list(torch._foreach_sub([p.detach() for p in self._parameters], self.context.before))
+        step.put_tensors("update_norm", norms(self.context.update))

@@ -1,0 +1,155 @@
+"""The individual losses of a batch, read off the functional loss that the user's code calls.
+
+Whatever the reduction, class weights or ignored targets, the losses of the samples are scaled so that their mean is the
+loss that was differentiated: what one sample adds to the mean is what the optimizer sees of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+FUNCTIONS: Mapping[Callable[..., Tensor], inspect.Signature] = {
+    function: inspect.signature(function)
+    for function in (
+        F.cross_entropy,
+        F.nll_loss,
+        F.mse_loss,
+        F.l1_loss,
+        F.smooth_l1_loss,
+        F.huber_loss,
+        F.binary_cross_entropy,
+        F.binary_cross_entropy_with_logits,
+        F.kl_div,
+        F.poisson_nll_loss,
+        F.gaussian_nll_loss,
+        F.soft_margin_loss,
+        F.multilabel_soft_margin_loss,
+        F.multi_margin_loss,
+        F.hinge_embedding_loss,
+        F.cosine_embedding_loss,
+        F.margin_ranking_loss,
+        F.triplet_margin_loss,
+    )
+}
+"""Losses whose element losses are had by `reduction="none"`. (Not ctc_loss: its mean weighs samples by target length.)"""
+
+
+_OLD_REDUCTION = ("reduction", "size_average", "reduce")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LossCall:
+    """One call of a functional loss that was seen."""
+
+    function: Callable[..., Tensor]
+    arguments: Mapping[str, Any]
+    result: Tensor
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self.function.__name__
+
+    @property
+    def prediction(self) -> Tensor | None:
+        """The first tensor argument, detached."""
+        return next((v.detach() for v in self.arguments.values() if isinstance(v, Tensor)), None)
+
+    @property
+    def target(self) -> Tensor | None:
+        """The target, detached; None for losses without one."""
+        target = self.arguments.get("target")
+        return target.detach() if isinstance(target, Tensor) else None
+
+    def elements(self) -> Tensor:
+        """The unreduced losses, detached, at least in float32."""
+        arguments = {name: _widened(value) for name, value in self.arguments.items() if name not in _OLD_REDUCTION}
+        with torch.no_grad():
+            return self.function(**arguments, reduction="none")
+
+
+class LossWatch(TorchFunctionMode):
+    """While entered, notes the functional losses that are called. It changes nothing about them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[LossCall] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+        result = func(*args, **(kwargs or {}))
+        if func in FUNCTIONS and isinstance(result, Tensor) and result.requires_grad:
+            bound = FUNCTIONS[func].bind(*args, **(kwargs or {}))
+            self.calls.append(LossCall(func, dict(bound.arguments), result))
+        return result
+
+
+def individual_losses(call: LossCall, loss: Tensor, input_shape: Sequence[int] | None) -> tuple[Tensor | None, str]:
+    """The losses of the samples (samples,), their mean being `loss`; or None and the reason.
+
+    `loss`: the 0-d loss that is differentiated, with its graph. `input_shape`: of the model's input, None if unknown.
+    """
+    relation = _relation(loss, call.result)
+    if relation is None:
+        return None, f"the loss is not a multiple of, nor a sum with, the one call of {call.name} that was seen"
+    elements = call.elements()
+    count = sample_count(elements.shape, input_shape)
+    if count is None:
+        return None, f"losses of shape {tuple(elements.shape)} cannot be assigned to inputs of shape {input_shape}"
+    each = elements.reshape(count, -1).sum(1)
+    if relation == "sum":  # a penalty is the same for every sample
+        return _scaled(each, call.result.detach()) + (loss.detach() - call.result.detach()), ""
+    return _scaled(each, loss.detach()), ""
+
+
+def sample_count(losses: Sequence[int], inputs: Sequence[int] | None) -> int | None:
+    """How many samples unreduced losses of a shape belong to, given the shape of the model's input.
+
+    Token losses (B * T, ...) of inputs (B, T, ...) belong to B samples, losses (B, ...) of inputs (T, B, ...) too.
+    """
+    if not losses or losses[0] == 0:
+        return None
+    n = losses[0]
+    if not inputs or n == inputs[0] or n in inputs[1:2]:
+        return n
+    return inputs[0] if inputs[0] > 0 and n % inputs[0] == 0 else None
+
+
+def _scaled(each: Tensor, mean: Tensor) -> Tensor:
+    """Losses scaled to a mean, in float64 where the device has it; all-zero losses stay zero."""
+    each = each.to(torch.float32 if each.device.type == "mps" else torch.float64)
+    present = each.mean()
+    return each * torch.where(present == 0, torch.zeros_like(present), mean / present)
+
+
+def _relation(loss: Tensor, seen: Tensor) -> str | None:
+    """How the differentiated loss comes from the one that was seen: "multiple" (or the same), "sum", or None."""
+    if loss is seen or loss.grad_fn is seen.grad_fn:
+        return "multiple"
+    multiple = _reaches(loss.grad_fn, seen.grad_fn, ("MulBackward0", "DivBackward0"))
+    if multiple:
+        return "multiple"
+    return "sum" if _reaches(loss.grad_fn, seen.grad_fn, ("AddBackward0",)) else None
+
+
+def _reaches(node: Any, goal: Any, through: tuple[str, ...]) -> bool:
+    """Whether a chain of nodes of these kinds leads from `node` to `goal`."""
+    for _ in range(16):
+        if node is goal:
+            return True
+        if node is None or node.name() not in through:
+            return False
+        following = [n for n, _ in node.next_functions if n is not None]
+        node = next((n for n in following if n is goal), None) or next((n for n in following if n.name() in through), None)
+    return False
+
+
+def _widened(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16) else value

@@ -1,0 +1,66 @@
+"""Calls the instruments at the moments of a step, and switches off those that fail."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from .context import Context
+from .instruments import Instrument
+from .step import Step
+
+logger = logging.getLogger("glideslope")
+
+_MOMENTS = ("begin", "before_backward", "after_backward", "before_update", "after_update")
+_Calls = dict[str, list[tuple[Instrument, Callable[[Step], None]]]]
+
+
+class Moments:
+    """The instruments of a run. `choose` before each step, then `call` at each of its moments."""
+
+    def __init__(self, context: Context, instruments: Iterable[Instrument], compiled: bool, strict: bool) -> None:
+        self._context = context
+        self._strict = strict
+        self.instruments = [i for i in instruments if not (compiled and i.needs_layers)]
+        for left_out in (i for i in instruments if i not in self.instruments):
+            context.explain(tuple(f"steps.{c.name}" for c in left_out.columns), "compiled")
+        self._calls_of: dict[tuple[bool, ...], _Calls] = {}
+        self._calls: _Calls = {}
+
+    def choose(self, index: int, probed: bool) -> bool:
+        """Decide which instruments look at a step; whether any does that does not look at every step."""
+        wanted = tuple(instrument.wants(index, probed) for instrument in self.instruments)
+        if wanted not in self._calls_of:
+            self._calls_of[wanted] = self._grouped([i for i, w in zip(self.instruments, wanted, strict=True) if w])
+        self._calls = self._calls_of[wanted]
+        return any(w and not i.every_step for i, w in zip(self.instruments, wanted, strict=True))
+
+    def call(self, moment: str, step: Step) -> None:
+        """Call the chosen instruments that care about this moment."""
+        for instrument, method in self._calls[moment]:
+            try:
+                method(step)
+            except Exception as error:
+                if self._strict:
+                    raise
+                self._switch_off(instrument, error)
+
+    def report(self, doing: str, error: Exception) -> None:
+        """Log and record, once, something that went wrong inside the recorder."""
+        what = f"{type(error).__name__}: {error}"
+        logger.warning("glideslope failed while %s: %s", doing, what)
+        self._context.once("error", f"{doing}: {what}", instrument=doing, exception=what)
+
+    def _switch_off(self, instrument: Instrument, error: Exception) -> None:
+        self.report(f"measuring {instrument.name}, which is switched off", error)
+        self.instruments = [i for i in self.instruments if i is not instrument]
+        self._calls_of.clear()
+        self._calls = {m: [c for c in calls if c[0] is not instrument] for m, calls in self._calls.items()}
+
+    @staticmethod
+    def _grouped(instruments: Iterable[Instrument]) -> _Calls:
+        """Bound methods by moment, leaving out those that a class did not override."""
+        return {
+            moment: [(i, getattr(i, moment)) for i in instruments if getattr(type(i), moment) is not getattr(Instrument, moment)]
+            for moment in _MOMENTS
+        }

@@ -1,0 +1,120 @@
+"""Which module answers for which parameter when individual gradients are projected.
+
+A parameter belongs to the smallest module around it whose call was seen with an output gradient that runs over samples:
+its own module as a rule, an enclosing one where the own module is never called (attention reads its output projection's
+weight directly) or has no batch dimension (a learned position table).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from .capture import Call
+from .context import Tensors
+from .projection import batch_dimension, is_linear
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """A module and the parameters it answers for: names within the module, and positions among the run's tensors."""
+
+    module: nn.Module
+    parameters: Mapping[str, int]
+
+    @property
+    def linear(self) -> bool:
+        """Whether its own forward operation projects it; otherwise the module runs again."""
+        return is_linear(self.module, tuple(self.parameters))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """The units of a model, and why the remaining tensors have none (position to reason)."""
+
+    units: tuple[Unit, ...]
+    uncovered: Mapping[int, str]
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """Modules to watch."""
+        return [unit.module for unit in self.units]
+
+    @property
+    def replayed(self) -> list[nn.Module]:
+        """Modules that run again, whose random state must be kept."""
+        return [unit.module for unit in self.units if not unit.linear]
+
+    def without(self, unit: Unit, reason: str) -> Plan:
+        """The plan after a module turned out not to be projectable."""
+        left = tuple(each for each in self.units if each is not unit)
+        return Plan(left, {**self.uncovered, **dict.fromkeys(unit.parameters.values(), reason)})
+
+
+def make_plan(model: nn.Module, tensors: Tensors, wanted: Iterable[int], calls: Iterable[Call], samples: int) -> Plan:
+    """Assign the tensors at the positions `wanted`, given the calls of all modules in one forward and backward pass."""
+    modules = dict(model.named_modules())
+    usable = _usable(modules, calls, samples)
+    owners = _owners(modules, tensors)
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    uncovered: dict[int, str] = {}
+    for position in wanted:
+        places = _places(owners.get(position, ()), usable)
+        if not places:
+            uncovered[position] = "no module around it has an output that runs over the samples"
+        for unit, name in places:
+            found[unit][name] = position
+    return Plan(tuple(Unit(modules[name], parameters) for name, parameters in found.items()), uncovered)
+
+
+def _usable(modules: Mapping[str, nn.Module], calls: Iterable[Call], samples: int) -> set[str]:
+    """Names of the modules all of whose calls run over the samples."""
+    verdicts: dict[nn.Module, bool] = {}
+    for call in calls:
+        verdicts[call.module] = verdicts.get(call.module, True) and _runs_over(call, samples)
+    return {name for name, module in modules.items() if verdicts.get(module, False)}
+
+
+def _runs_over(call: Call, samples: int) -> bool:
+    try:
+        batch_dimension(call, samples)
+    except ValueError:
+        return False
+    return True
+
+
+def _owners(modules: Mapping[str, nn.Module], tensors: Tensors) -> dict[int, list[tuple[str, str]]]:
+    """By position, the modules that hold a tensor directly, with its name there; several where weights are tied."""
+    position_of = {id(parameter): i for i, parameter in enumerate(tensors.parameters)}
+    owners: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for module_name, module in modules.items():
+        for name, parameter in module._parameters.items():
+            if parameter is not None and id(parameter) in position_of:
+                owners[position_of[id(parameter)]].append((module_name, name))
+    return owners
+
+
+def _places(owners: Iterable[tuple[str, str]], usable: set[str]) -> list[tuple[str, str]]:
+    """The units of one tensor as (module, name within it); a unit inside another one would count twice and is dropped."""
+    places = {}
+    for module, name in owners:
+        unit = next((each for each in _outwards(module) if each in usable), None)
+        if unit is not None:
+            places[unit] = f"{module}.{name}"[len(unit) + 1 if unit else 0 :] if module else name
+    enclosing = {unit for unit, name in places.items() if "." in name}
+    return [(u, name) for u, name in places.items() if not any(o != u and _inside(u, o) for o in enclosing)]
+
+
+def _outwards(module: str) -> Iterator[str]:
+    """The module itself, then those around it, the model ("") last."""
+    yield module
+    while module:
+        module = module.rpartition(".")[0]
+        yield module
+
+
+def _inside(module: str, other: str) -> bool:
+    return other == "" or module.startswith(f"{other}.")

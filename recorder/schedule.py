@@ -1,0 +1,40 @@
+"""Which steps are probed: every one at the start and after a jump of the learning rate, then every n-th."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DENSE_STEPS = 100
+"""Most faults show in the first steps, so each of them is probed."""
+JUMP_STEPS = 25
+"""Steps probed one by one after a jump of the learning rate."""
+JUMP = 1.5
+"""Factor between two successive learning rates, either way, that counts as a jump."""
+
+
+@dataclass(slots=True)
+class Schedule:
+    """Decides step by step; steps count from `first_step` of the attempt."""
+
+    every: int
+    dense_steps: int = DENSE_STEPS
+    first_step: int = 0
+    _dense_until: int = 0
+    _rates: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        self._dense_until = self.first_step + self.dense_steps
+
+    def probed(self, step: int, rates: tuple[float, ...]) -> bool:
+        """Whether `step` is probed. Call once a step, in order, with the learning rate of each parameter group."""
+        if rates != self._rates:
+            if self._rates is not None and _jumped(self._rates, rates):
+                self._dense_until = max(self._dense_until, step + JUMP_STEPS)
+            self._rates = rates
+        return step < self._dense_until or step % self.every == 0
+
+
+def _jumped(before: tuple[float, ...], after: tuple[float, ...]) -> bool:
+    if len(before) != len(after):
+        return True
+    return any(max(a, b) > JUMP * min(a, b) for a, b in zip(before, after, strict=True))

@@ -1,0 +1,88 @@
+"""One optimizer step while it is being recorded: its row, its micro-batches, and the backward call of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from .buffer import Row
+    from .recorder import Recorder
+
+Value = Tensor | float | int | bool
+
+
+@dataclass(slots=True, eq=False)
+class MicroBatch:
+    """One forward and backward pass. Every tensor is detached; those but the loss exist on probed steps only."""
+
+    loss: Tensor
+    """0-d, as differentiated, before any gradient scaler."""
+    samples: int | None = None
+    inputs: tuple[Tensor, ...] = ()
+    """What the model's forward was given."""
+    prediction: Tensor | None = None
+    target: Tensor | None = None
+    """What the loss was given."""
+    loss_name: str | None = None
+    losses: Tensor | None = None
+    """(samples,), individual losses, scaled so that their mean is the loss; None with the reason below."""
+    reason: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """What `recorder.step()` yields. Instruments fill its row; the user calls only `backward`."""
+
+    recorder: Recorder
+    index: int
+    probed: bool
+    row: Row
+    optimizer: int | None = None
+    micro_batches: list[MicroBatch] = field(default_factory=list)
+    loss_graph: Tensor | None = None
+    """The loss with its graph, only while `before_backward` runs."""
+    scale: Tensor | None = None
+    """0-d factor of a gradient scaler, by which `.grad` is too large until the optimizer steps."""
+
+    def backward(
+        self,
+        loss: Tensor,
+        *,
+        outputs: Tensor | None = None,
+        targets: Tensor | None = None,
+        scaler: Any = None,
+        backward: Callable[[Tensor], object] | None = None,
+    ) -> None:
+        """Differentiate `loss` in place of `loss.backward()`.
+
+        `loss`: a scalar, or the unreduced losses (samples,), whose mean is differentiated. `outputs` and `targets`: the
+        prediction and the target, where the recorder cannot see the loss being called. `scaler`: a `GradScaler`.
+        `backward`: the call of a framework that owns it, such as `accelerator.backward`.
+        """
+        self.recorder._backward(self, loss, outputs, targets, scaler, backward)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.recorder._leave(self)
+
+    def put(self, column: str, value: Value) -> None:
+        """Set a column of the step's row in `steps`: a host number, or a 0-d tensor that stays on the device."""
+        self.row.put(column, value)
+
+    def put_vector(self, column: str, value: Tensor) -> None:
+        """Set a list column of the step's row in `steps` from a tensor (n,), n the same at every step."""
+        self.row.put_vector(column, value)
+
+    def put_tensors(self, column: str, values: list[Tensor], positions: tuple[int, ...] | None = None) -> None:
+        """Set a column of the step's rows in `layers`: 0-d tensors for all parameter tensors, or for those at `positions`."""
+        self.row.put_tensors(column, values, positions)
+
+    def add_row(self, table: str, **columns: object) -> None:
+        """Add a row of host values to `modules` for this step."""
+        self.row.rows.append((table, {"step": self.index, **columns}))

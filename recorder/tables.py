@@ -1,0 +1,94 @@
+"""Drained blocks as Arrow tables, by the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from . import schema
+from .buffer import Block, Row
+
+_TYPES = {
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "float32": pa.float32(),
+    "bool": pa.bool_(),
+    "string": pa.string(),
+    "list<float64>": pa.list_(pa.float64()),
+}
+_TOTALS = ("grad_norm", "grad_norm_clipped", "update_norm")
+"""Columns of `steps` that are the norm over all tensors of a column of `layers`."""
+
+
+def steps_table(block: Block) -> pa.Table:
+    """One row per step of the block."""
+    columns = {name: _step_column(block, column) for name, column in schema.STEPS.columns.items()}
+    return _table(schema.STEPS, columns)
+
+
+def layers_table(block: Block, kept: Sequence[int], names: Sequence[str]) -> pa.Table:
+    """One row for each of the block's rows at the positions `kept` and each parameter tensor."""
+    rows = [block.rows[i] for i in kept]
+    steps = [row.host["step"] for row in rows for _ in names]
+    columns: dict[str, Any] = {"step": steps, "tensor": _repeated(names, len(rows))}
+    for name, column in schema.LAYERS.columns.items():
+        if column.dtype == "float32":
+            values = block.per_tensor(name)[list(kept)].tolist()
+            columns[name] = [v for row, line in zip(rows, values, strict=True) for v in _written(row, name, line)]
+    return _table(schema.LAYERS, columns)
+
+
+def rows_table(table: schema.Table, rows: Iterable[dict[str, Any]]) -> pa.Table:
+    """Host rows as a table; a column that a row lacks is null."""
+    rows = list(rows)
+    return _table(table, {name: [row.get(name) for row in rows] for name in table.columns})
+
+
+def _step_column(block: Block, column: schema.Column) -> list[Any]:
+    if column.name in _TOTALS:
+        return _totals(block, column.name)
+    if column.dtype == "float64":
+        return block.scalars(column.name)
+    if column.dtype == "list<float64>" and column.name in block.vectors:
+        values = block.vectors[column.name].tolist()
+        return [v if column.name in row.vectors else None for row, v in zip(block.rows, values, strict=True)]
+    return [row.host.get(column.name) for row in block.rows]
+
+
+def _totals(block: Block, column: str) -> list[float | None]:
+    values = block.per_tensor(column)
+    everywhere = values.square().sum(1).sqrt().tolist()
+    return [_total(row, column, values[i], everywhere[i]) for i, row in enumerate(block.rows)]
+
+
+def _total(row: Row, column: str, values: Any, everywhere: float) -> float | None:
+    if column not in row.tensors:
+        return None
+    positions = row.tensors[column]
+    return everywhere if positions is None else float(values[list(positions)].square().sum().sqrt())
+
+
+def _written(row: Row, column: str, values: list[float]) -> list[float] | list[float | None]:
+    """The values of one row, with null for the tensors that had none."""
+    if column not in row.tensors:
+        return [None] * len(values)
+    positions = row.tensors[column]
+    if positions is None:
+        return values
+    present = set(positions)
+    return [value if i in present else None for i, value in enumerate(values)]
+
+
+def _repeated(names: Sequence[str], times: int) -> pa.Array:
+    indices = pa.array(list(range(len(names))) * times, pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
+
+
+def _table(table: schema.Table, columns: dict[str, Any]) -> pa.Table:
+    arrays = [
+        values if isinstance(values, pa.Array) else pa.array(values, _TYPES[table[name].dtype])
+        for name, values in columns.items()
+    ]
+    return pa.table(arrays, names=list(columns))

@@ -1,0 +1,217 @@
+"""The background thread that turns drained blocks into shards and flushes them. It never raises into the training."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from . import schema
+from .buffer import Block
+from .deferred import DeferredRows
+from .directory import RunDirectory, parquet
+from .incidents import LIMIT, Incident, Watch
+from .tables import layers_table, rows_table, steps_table
+
+logger = logging.getLogger("glideslope")
+
+FLUSH_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+FLUSH_SHARE = 0.01
+FLUSH_MOST = 300.0
+PENDING_MOST = 2_000_000
+"""Rows held while the disk refuses them; beyond it the oldest are given up, and counted."""
+
+
+def flush_interval(flushes: int, elapsed: float) -> float:
+    """Seconds until the next flush: 1, 2, 4, ... 30, later 1 % of the elapsed time, at most five minutes."""
+    if flushes < len(FLUSH_SECONDS):
+        return FLUSH_SECONDS[flushes]
+    return min(max(FLUSH_SECONDS[-1], FLUSH_SHARE * elapsed), FLUSH_MOST)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardNames:
+    """What the shards of one process are called."""
+
+    attempt: int
+    rank: int
+
+    def shard(self, table: str, sequence: int) -> str:
+        """Path of a shard within the run directory."""
+        return f"{table}/a{self.attempt:02}-r{self.rank:03}-{sequence:06}.parquet"
+
+
+class Writer:
+    """Owns the thread. `submit` and `flush` are called by the training, everything else happens in the thread."""
+
+    def __init__(
+        self, directory: RunDirectory, names: ShardNames, run_id: Callable[[], str], tensors: Sequence[str]
+    ) -> None:
+        self._directory = directory
+        self._names = names
+        self._run_id = run_id
+        self._tensors = list(tensors)
+        self._queue: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._pending: dict[str, list[pa.Table]] = defaultdict(list)
+        self._sequence: dict[str, int] = defaultdict(int)
+        self._watches = (Watch("loss"), Watch("grad_norm"))
+        self._held: tuple[Block, list[int]] | None = None
+        self._incidents = 0
+        self._began = time.monotonic()
+        self._flushes = 0
+        self._flushed_at = self._began
+        self.error: Exception | None = None
+        """The last thing that went wrong in the thread."""
+        self._thread = threading.Thread(target=self._work, name="glideslope-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def interval(self) -> float:
+        """Seconds between flushes at present."""
+        return flush_interval(self._flushes, time.monotonic() - self._began)
+
+    def submit(self, block: Block, incident: str | None = None) -> None:
+        """Hand over drained steps; `incident` says why all of them must be kept in full."""
+        self._queue.put(("block", (block, incident)))
+
+    def submit_rows(self, rows: DeferredRows) -> None:
+        """Hand over metrics and events."""
+        self._queue.put(("rows", rows))
+
+    def call(self, action: Callable[[], object]) -> None:
+        """Run something in the thread, such as writing the run file."""
+        self._queue.put(("call", action))
+
+    def flush(self, timeout: float = 60.0) -> bool:
+        """Write all that was handed over; whether it was done within `timeout` seconds."""
+        done = threading.Event()
+        self._queue.put(("flush", done))
+        return done.wait(timeout)
+
+    def close(self, timeout: float = 60.0) -> bool:
+        """Flush and end the thread; whether everything was written."""
+        done = self.flush(timeout)
+        self._queue.put(("stop", None))
+        self._thread.join(timeout)
+        return done and not any(self._pending.values())
+
+    def _work(self) -> None:
+        while True:
+            due = self._flushed_at + self.interval - time.monotonic()
+            try:
+                kind, item = self._queue.get(timeout=max(due, 0.01))
+            except queue.Empty:
+                self._guarded(self._flush)
+                continue
+            if kind == "stop":
+                return
+            if kind == "flush":
+                self._guarded(self._flush)
+                item.set()
+            else:
+                self._guarded(lambda kind=kind, item=item: self._take(kind, item))  # type: ignore[misc]
+            if time.monotonic() >= self._flushed_at + self.interval:
+                self._guarded(self._flush)
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            if self.error is None or type(self.error) is not type(error):
+                logger.warning("glideslope could not write to %s: %s", self._directory.where, error)
+            self.error = error
+
+    def _take(self, kind: str, item: Any) -> None:
+        if kind == "call":
+            item()
+        elif kind == "rows":
+            item.wait()
+            for table, row in item.resolved():
+                self._append(table, rows_table(schema.TABLES[table], [row]))
+        else:
+            self._take_block(*item)
+
+    def _take_block(self, block: Block, incident: str | None) -> None:
+        block.wait()
+        if not block.rows:
+            return
+        steps = steps_table(block)
+        self._append("steps", steps)
+        for table, row in (pair for each in block.rows for pair in each.rows):
+            self._append(table, rows_table(schema.TABLES[table], [row]))
+        found = self._found(steps)
+        probed = [i for i, row in enumerate(block.rows) if row.host.get("probed")]
+        others = [i for i in range(len(block.rows)) if i not in set(probed)]
+        if not found and incident is None:
+            self._append_layers(block, probed)
+            self._held = (block, others)
+            return
+        if self._held is not None:
+            self._append_layers(*self._held)
+            self._held = None
+        self._append_layers(block, list(range(len(block.rows))))
+        self._tell(found, incident, block)
+
+    def _found(self, steps: pa.Table) -> list[Incident]:
+        numbers = steps["step"].to_pylist()
+        found = [i for watch in self._watches for i in watch.incidents(numbers, steps[watch.column].to_pylist())]
+        kept = found[: max(0, LIMIT - self._incidents)]
+        self._incidents += len(kept)
+        return kept
+
+    def _tell(self, found: list[Incident], incident: str | None, block: Block) -> None:
+        time_of = {row.host["step"]: row.host.get("time") for row in block.rows}
+        for one in found:
+            detail = f'{{"what": "{one.what}", "column": "{one.column}"}}'
+            message = f"{one.column} {'is not finite' if one.what == 'nonfinite' else 'jumped'} at step {one.step}"
+            row = {"step": one.step, "time": time_of.get(one.step), "kind": "incident", "message": message, "detail": detail}
+            self._append("events", rows_table(schema.EVENTS, [row]))
+        if incident is not None:
+            last = block.rows[-1].host
+            detail, message = f'{{"what": "{incident}"}}', f"{incident} after step {last['step']}"
+            row = {"step": last["step"], "time": last.get("time"), "kind": "incident", "message": message, "detail": detail}
+            self._append("events", rows_table(schema.EVENTS, [row]))
+
+    def _append_layers(self, block: Block, kept: list[int]) -> None:
+        if kept and self._tensors:
+            self._append("layers", layers_table(block, kept, self._tensors))
+
+    def _append(self, table: str, rows: pa.Table) -> None:
+        self._pending[table].append(rows)
+
+    def _flush(self) -> None:
+        self._flushed_at = time.monotonic()
+        for table in [name for name, waiting in self._pending.items() if waiting]:
+            self._flush_table(table)
+        self._flushes += 1
+
+    def _flush_table(self, table: str) -> None:
+        """Write one shard. What the disk refuses stays pending for the next flush, up to a limit."""
+        rows = pa.concat_tables(self._pending[table])
+        name = self._names.shard(table, self._sequence[table])
+        metadata = {"glideslope.format": str(schema.FORMAT), "glideslope.run_id": self._run_id()}
+        try:
+            self._directory.write(name, parquet(rows.unify_dictionaries(), metadata))
+        except OSError:
+            self._give_up(table, rows)
+            raise
+        self._pending[table] = []
+        self._sequence[table] += 1
+
+    def _give_up(self, table: str, rows: pa.Table) -> None:
+        lost = rows.num_rows - PENDING_MOST
+        if lost <= 0:
+            return
+        self._pending[table] = [rows.slice(lost)]
+        message = f"{lost} rows of {table} could not be written and were given up"
+        row = {"step": 0, "kind": "lost", "message": message, "detail": f'{{"table": "{table}", "rows": {lost}}}'}
+        with contextlib.suppress(KeyError):
+            self._append("events", rows_table(schema.EVENTS, [row]))
