@@ -9,7 +9,6 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -56,20 +55,25 @@ def test_importing_the_recorder_brings_torch_only_with_the_recorder_itself():
     assert not {"torch", "pyarrow", "polars"} & loaded_by_importing("recorder", "recorder.schema", "recorder.demo")
 
 
-def registered_modules(package: ModuleType) -> set[str]:
-    """Modules in which the members of a package's registries (tuples and mappings in capitals) are defined."""
-    registries = [value for name, value in vars(package).items() if name.isupper()]
-    members = [
-        m for r in registries for m in (r.values() if hasattr(r, "values") else r if isinstance(r, tuple) else ())
+def defined_in(path: Path, package: str) -> list[type]:
+    """Classes that a file defines under a name for users, as what belongs into a registry does; bases have no name."""
+    module = importlib.import_module(f"{package}.{path.stem}")
+    classes = [
+        value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__
     ]
-    return {getattr(member, "__module__", "") for member in members}
+    return [each for each in classes if "name" in vars(each) and isinstance(vars(each)["name"], str)]
 
 
-@pytest.mark.parametrize("name", ["analyzer.detectors", "analyzer.charts", "analyzer.outputs", "recorder.instruments"])
-def test_every_file_of_a_registry_is_listed(name):
-    package = importlib.import_module(name)
-    files = {path.stem for path in Path(package.__path__[0]).glob("*.py")} - {"__init__", "base"}
-    assert {f"{name}.{file}" for file in files} - registered_modules(package) == set()
+@pytest.mark.parametrize(
+    ("package", "registry"),
+    [("analyzer.detectors", "DETECTORS"), ("analyzer.charts", "CHARTS"), ("recorder.instruments", "INSTRUMENTS")],
+)
+def test_every_file_of_a_registry_is_listed(package, registry):
+    module = importlib.import_module(package)
+    defined = [each for path in Path(module.__path__[0]).glob("[!_]*.py") for each in defined_in(path, package)]
+    assert defined, "found nothing that could be listed"
+    members = getattr(module, registry)
+    assert sorted(map(str, defined)) == sorted(str(m if isinstance(m, type) else type(m)) for m in members)
 
 
 def test_the_version_is_the_same_everywhere():
