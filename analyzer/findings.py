@@ -79,7 +79,10 @@ class DetectorState:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The judgement of one run: its findings, the most probable root cause first, and the state of each detector."""
+    """The judgement of one run: its findings, the most probable root cause first, and the state of each detector.
+
+    `status` is that of the run, or "unreadable". `problems` says what could not be read, a sentence each.
+    """
 
     run: str
     status: str
@@ -87,6 +90,7 @@ class RunResult:
     verdict: Verdict
     findings: tuple[Finding, ...]
     detectors: tuple[DetectorState, ...]
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,8 @@ class Result:
 
     def document(self) -> dict[str, Any]:
         """The result as JSON-ready data, by the schema that ships with the package."""
-        return {"format": DOCUMENT_FORMAT} | _plain(asdict(self))
+        content: dict[str, Any] = _plain(asdict(self))
+        return {"format": DOCUMENT_FORMAT} | content
 
 
 def _plain(value: Any) -> Any:

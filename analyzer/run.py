@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import polars as pl
@@ -97,6 +98,16 @@ class Run:
     def events_of(self, kind: str) -> tuple[Event, ...]:
         """The events of one kind of `schema.EVENT_KINDS`."""
         return tuple(event for event in self.events if event.kind == kind)
+
+    @cached_property
+    def null_reasons(self) -> Mapping[str, str]:
+        """Why a column (`table.column`) was not measured, where the recorder said so."""
+        reasons = {}
+        for event in self.events_of("not-measured"):
+            columns = event.detail.get("columns")
+            for name in columns if isinstance(columns, list) else ():
+                reasons[str(name)] = str(event.detail.get("reason") or event.message)
+        return MappingProxyType(reasons)
 
     def table(self, name: str) -> pl.LazyFrame:
         """A table of `schema.TABLES` with all its columns and the derived ones; those never recorded are null."""

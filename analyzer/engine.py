@@ -1,0 +1,121 @@
+"""Runs the rules over a run, folds symptoms under their causes, and says pass, fail or not judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from . import derived
+from .config import Rules
+from .detectors.base import Detector
+from .findings import SEVERITIES, DetectorState, Finding, NotApplicable, Result, RunResult, Severity, Verdict
+from .precedence import fold, tree
+from .run import Run
+
+
+def judge(runs: Iterable[Run], rules: Rules, tool: str) -> Result:
+    """The judgement of several runs by the same rules; `tool` names the program and its version."""
+    return combine([judge_run(run, rules) for run in runs], rules.fail_on, tool)
+
+
+def combine(results: Sequence[RunResult], fail_on: Severity, tool: str) -> Result:
+    """One result of several runs: a failure outweighs a run that could not be judged."""
+    verdicts = {result.verdict for result in results}
+    verdict: Verdict = (
+        "fail" if "fail" in verdicts else "not-judged" if "not-judged" in verdicts or not results else "pass"
+    )
+    return Result(tool=tool, fail_on=fail_on, verdict=verdict, runs=tuple(results))
+
+
+def judge_run(run: Run, rules: Rules) -> RunResult:
+    """The state of every rule on one run, and its findings in order of precedence."""
+    judged = [_apply(detector, run) for detector in rules.detectors]
+    states = tuple(state for state, _ in judged)
+    found = [
+        _regraded(finding, detector, rules.severities)
+        for detector, (_, findings) in zip(rules.detectors, judged, strict=True)
+        for finding in findings
+    ]
+    explains = {detector.code: detector.explains for detector in rules.detectors}
+    findings = fold(found, explains)
+    return RunResult(
+        run=run.path,
+        status=run.status,
+        steps=run.step_count,
+        verdict=_verdict(findings, states, rules),
+        findings=findings,
+        detectors=states,
+        problems=run.problems,
+    )
+
+
+def unreadable(run: str, reason: str) -> RunResult:
+    """The judgement of a run that could not be opened."""
+    return RunResult(run, "unreadable", 0, "not-judged", (), (), (reason,))
+
+
+def _apply(detector: Detector, run: Run) -> tuple[DetectorState, tuple[Finding, ...]]:
+    """The state of one rule on one run. Whatever a rule raises ends there: the other rules still judge."""
+    code, name = detector.code, detector.name
+    try:
+        reason = "; ".join(dict.fromkeys(_unmet(detector, run)))
+        if reason:
+            return DetectorState(code, name, "not-applicable", reason), ()
+        findings = tuple(detector.detect(run))
+    except NotApplicable as reason:
+        return DetectorState(code, name, "not-applicable", str(reason)), ()
+    except (Exception, pl.exceptions.PanicException) as error:
+        return DetectorState(code, name, "failed", f"{type(error).__name__}: {error}".rstrip(": ")), ()
+    return DetectorState(code, name, "fired" if findings else "passed"), findings
+
+
+def _unmet(detector: Detector, run: Run) -> Iterator[str]:
+    """What the rule needs and the run lacks, as reasons for people."""
+    if run.step_count == 0 and detector.about_training:
+        yield "the run recorded no step"
+        return
+    for table, columns in detector.requires.items():
+        for column in columns:
+            if not run.has(table, column):
+                yield _why_missing(run, table, column)
+
+
+def _why_missing(run: Run, table: str, column: str) -> str:
+    """Why a column holds no value: no instrument measured it, or one did but could not."""
+    nulls = run.null_reasons
+    for name in derived.ingredients(table, column):
+        if run.has(table, name):
+            continue
+        full = f"{table}.{name}"
+        if full in nulls:
+            return f"{full} was not measured ({nulls[full]})"
+        instruments = [item.name for item in run.instruments if full in item.columns]
+        if instruments:
+            return f'the instrument "{instruments[0]}" recorded no value of {full}'
+        preset = f' (preset "{run.manifest.preset}")' if run.manifest.preset else ""
+        return f"no instrument of this run recorded {full}{preset}"
+    return f"{table}.{column} follows from none of the recorded values"
+
+
+def _regraded(finding: Finding, detector: Detector, severities: Mapping[str, Severity]) -> Finding:
+    """The finding with the severity that a configuration gave its rule; what is milder by itself stays milder."""
+    wanted = severities.get(detector.code)
+    if wanted is None:
+        return finding
+    gravest = finding.severity == detector.severity
+    return replace(finding, severity=wanted if gravest else max(wanted, finding.severity, key=SEVERITIES.index))
+
+
+def _verdict(findings: Iterable[Finding], states: Sequence[DetectorState], rules: Rules) -> Verdict:
+    """Fails on any finding that is grave enough, folded ones alike: a cause that is a note excuses no error."""
+    gravest = [SEVERITIES.index(finding.severity) for root in findings for finding in tree(root)]
+    if any(severity <= SEVERITIES.index(rules.fail_on) for severity in gravest):
+        return "fail"
+    about_training = {detector.code for detector in rules.detectors if detector.about_training}
+    judged = {state.code for state in states if state.state in ("passed", "fired")}
+    crashed = any(state.state == "failed" for state in states)
+    if crashed or not judged & about_training or rules.required - judged:
+        return "not-judged"
+    return "pass"
