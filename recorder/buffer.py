@@ -39,7 +39,7 @@ class Row:
     def put(self, column: str, value: Tensor | float | int | bool) -> None:
         """Set a column of `steps` from a host number or a 0-d tensor."""
         if isinstance(value, Tensor):
-            self._buffer.values[self.slot, _SCALARS[column]].copy_(value)
+            self._buffer.cell(column, self.slot).copy_(value)
             self.device.add(column)
         else:
             self.host[column] = value
@@ -47,20 +47,22 @@ class Row:
     def add(self, column: str, value: Tensor) -> None:
         """Add a 0-d tensor to a column of `steps`; the first call sets it."""
         if column in self.device:
-            self._buffer.values[self.slot, _SCALARS[column]].add_(value)
+            self._buffer.cell(column, self.slot).add_(value)
         else:
             self.put(column, value)
 
     def put_vector(self, column: str, value: Tensor) -> None:
-        """Set a list column of `steps` from a tensor (n,), n the same at every step."""
-        self._buffer.vector(column, len(value))[self.slot].copy_(value)
-        self.vectors.add(column)
+        """Set a list column of `steps` from a tensor (n,); one of another length than the first stays null."""
+        rows = self._buffer.vector(column, len(value))
+        if rows.shape[1] == len(value):
+            rows[self.slot].copy_(value)
+            self.vectors.add(column)
 
     def put_tensors(self, column: str, values: list[Tensor], positions: tuple[int, ...] | None) -> None:
         """Set a column of `layers` from 0-d tensors, one for each position (None: for every tensor)."""
         if not values:
             return
-        target = self._buffer.per_tensor(column)[self.slot]
+        target = self._buffer.line(column, self.slot)
         if positions is None:
             torch.stack(values, out=target)
         else:
@@ -102,6 +104,7 @@ class Buffer:
         width = len(_SCALARS) + len(_PER_TENSOR) * tensor_count
         self.values = torch.zeros(BLOCK, width, dtype=self.dtype, device=device)
         self._vectors: dict[str, Tensor] = {}
+        self._views: dict[tuple[str, int], Tensor] = {}
         self._rows: list[Row] = []
 
     def row(self) -> Row:
@@ -126,9 +129,18 @@ class Buffer:
             self._vectors[column] = torch.zeros(BLOCK, size, dtype=self.dtype, device=self.device)
         return self._vectors[column]
 
-    def per_tensor(self, column: str) -> Tensor:
-        """The rows of a column of `layers`, (BLOCK, tensors)."""
-        return self.values[:, _span(column, self.tensor_count)]
+    def cell(self, column: str, slot: int) -> Tensor:
+        """The 0-d place of a float column of `steps` in a row; the view is made once."""
+        if (column, slot) not in self._views:
+            self._views[column, slot] = self.values[slot, _SCALARS[column]]
+        return self._views[column, slot]
+
+    def line(self, column: str, slot: int) -> Tensor:
+        """The place of a column of `layers` in a row, (tensors,); the view is made once."""
+        key = f"layers.{column}", slot
+        if key not in self._views:
+            self._views[key] = self.values[slot, _span(column, self.tensor_count)]
+        return self._views[key]
 
     def drain(self) -> Block:
         """Copy all rows to the host, asynchronously where the device can, and free them."""

@@ -47,6 +47,8 @@ class Context:
     deferred: Deferred
     probe_memory: int
     """Bytes that a probe may hold."""
+    hooks: bool = True
+    """Whether modules may be hooked; not those of a compiled model, which would compile again."""
     step: int = 0
     """The step that runs, or ran last."""
     capture: Capture = field(default_factory=Capture)

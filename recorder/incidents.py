@@ -21,11 +21,15 @@ LIMIT = 20
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What happened (`nonfinite` or `jump`, of which column) and at which step."""
+    """What happened (`nonfinite` or `jump` of a column; `exception` or `signal`), and at which step."""
 
     what: str
     column: str
     step: int
+
+    def __str__(self) -> str:
+        happened = {"nonfinite": "is not finite", "jump": "jumped"}.get(self.what)
+        return f"{self.column} {happened} at step {self.step}" if happened else f"{self.what} after step {self.step}"
 
 
 @dataclass(slots=True)

@@ -11,17 +11,18 @@ from .step import Step
 
 logger = logging.getLogger("glideslope")
 
-_MOMENTS = ("begin", "before_backward", "after_backward", "before_update", "after_update")
+_MOMENTS = ("begin", "before_backward", "after_backward", "before_update", "after_update", "end")
 _Calls = dict[str, list[tuple[Instrument, Callable[[Step], None]]]]
 
 
 class Moments:
     """The instruments of a run. `choose` before each step, then `call` at each of its moments."""
 
-    def __init__(self, context: Context, instruments: Iterable[Instrument], compiled: bool, strict: bool) -> None:
+    def __init__(self, context: Context, instruments: Iterable[Instrument], strict: bool) -> None:
         self._context = context
         self._strict = strict
-        self.instruments = [i for i in instruments if not (compiled and i.needs_layers)]
+        instruments = list(instruments)
+        self.instruments = [i for i in instruments if context.hooks or not i.needs_layers]
         for left_out in (i for i in instruments if i not in self.instruments):
             context.explain(tuple(f"steps.{c.name}" for c in left_out.columns), "compiled")
         self._calls_of: dict[tuple[bool, ...], _Calls] = {}
@@ -41,12 +42,12 @@ class Moments:
             try:
                 method(step)
             except Exception as error:
-                if self._strict:
-                    raise
                 self._switch_off(instrument, error)
 
     def report(self, doing: str, error: Exception) -> None:
-        """Log and record, once, something that went wrong inside the recorder."""
+        """Log and record, once, something that went wrong inside the recorder; raise it in strict mode."""
+        if self._strict:
+            raise error
         what = f"{type(error).__name__}: {error}"
         logger.warning("glideslope failed while %s: %s", doing, what)
         self._context.once("error", f"{doing}: {what}", instrument=doing, exception=what)

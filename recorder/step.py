@@ -10,7 +10,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from .buffer import Row
-    from .recorder import Recorder
+    from .stepping import Stepping
 
 Value = Tensor | float | int | bool
 
@@ -37,7 +37,7 @@ class MicroBatch:
 class Step:
     """What `recorder.step()` yields. Instruments fill its row; the user calls only `backward`."""
 
-    recorder: Recorder
+    stepping: Stepping
     index: int
     probed: bool
     row: Row
@@ -63,13 +63,13 @@ class Step:
         prediction and the target, where the recorder cannot see the loss being called. `scaler`: a `GradScaler`.
         `backward`: the call of a framework that owns it, such as `accelerator.backward`.
         """
-        self.recorder._backward(self, loss, outputs, targets, scaler, backward)
+        self.stepping.backward(self, loss, outputs, targets, scaler, backward)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.recorder._leave(self)
+        self.stepping.leave(self)
 
     def put(self, column: str, value: Value) -> None:
         """Set a column of the step's row in `steps`: a host number, or a 0-d tensor that stays on the device."""

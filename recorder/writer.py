@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
 import logging
 import queue
 import threading
@@ -18,8 +18,8 @@ from . import schema
 from .buffer import Block
 from .deferred import DeferredRows
 from .directory import RunDirectory, parquet
-from .incidents import LIMIT, Incident, Watch
-from .tables import layers_table, rows_table, steps_table
+from .tables import rows_table
+from .window import Window
 
 logger = logging.getLogger("glideslope")
 
@@ -58,13 +58,10 @@ class Writer:
         self._directory = directory
         self._names = names
         self._run_id = run_id
-        self._tensors = list(tensors)
+        self._window = Window(tensors)
         self._queue: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._pending: dict[str, list[pa.Table]] = defaultdict(list)
         self._sequence: dict[str, int] = defaultdict(int)
-        self._watches = (Watch("loss"), Watch("grad_norm"))
-        self._held: tuple[Block, list[int]] | None = None
-        self._incidents = 0
         self._began = time.monotonic()
         self._flushes = 0
         self._flushed_at = self._began
@@ -78,9 +75,9 @@ class Writer:
         """Seconds between flushes at present."""
         return flush_interval(self._flushes, time.monotonic() - self._began)
 
-    def submit(self, block: Block, incident: str | None = None) -> None:
-        """Hand over drained steps; `incident` says why all of them must be kept in full."""
-        self._queue.put(("block", (block, incident)))
+    def submit(self, block: Block, reason: str | None = None) -> None:
+        """Hand over drained steps; `reason` says why all of them must be kept in full."""
+        self._queue.put(("block", (block, reason)))
 
     def submit_rows(self, rows: DeferredRows) -> None:
         """Hand over metrics and events."""
@@ -137,52 +134,10 @@ class Writer:
             for table, row in item.resolved():
                 self._append(table, rows_table(schema.TABLES[table], [row]))
         else:
-            self._take_block(*item)
-
-    def _take_block(self, block: Block, incident: str | None) -> None:
-        block.wait()
-        if not block.rows:
-            return
-        steps = steps_table(block)
-        self._append("steps", steps)
-        for table, row in (pair for each in block.rows for pair in each.rows):
-            self._append(table, rows_table(schema.TABLES[table], [row]))
-        found = self._found(steps)
-        probed = [i for i, row in enumerate(block.rows) if row.host.get("probed")]
-        others = [i for i in range(len(block.rows)) if i not in set(probed)]
-        if not found and incident is None:
-            self._append_layers(block, probed)
-            self._held = (block, others)
-            return
-        if self._held is not None:
-            self._append_layers(*self._held)
-            self._held = None
-        self._append_layers(block, list(range(len(block.rows))))
-        self._tell(found, incident, block)
-
-    def _found(self, steps: pa.Table) -> list[Incident]:
-        numbers = steps["step"].to_pylist()
-        found = [i for watch in self._watches for i in watch.incidents(numbers, steps[watch.column].to_pylist())]
-        kept = found[: max(0, LIMIT - self._incidents)]
-        self._incidents += len(kept)
-        return kept
-
-    def _tell(self, found: list[Incident], incident: str | None, block: Block) -> None:
-        time_of = {row.host["step"]: row.host.get("time") for row in block.rows}
-        for one in found:
-            detail = f'{{"what": "{one.what}", "column": "{one.column}"}}'
-            message = f"{one.column} {'is not finite' if one.what == 'nonfinite' else 'jumped'} at step {one.step}"
-            row = {"step": one.step, "time": time_of.get(one.step), "kind": "incident", "message": message, "detail": detail}
-            self._append("events", rows_table(schema.EVENTS, [row]))
-        if incident is not None:
-            last = block.rows[-1].host
-            detail, message = f'{{"what": "{incident}"}}', f"{incident} after step {last['step']}"
-            row = {"step": last["step"], "time": last.get("time"), "kind": "incident", "message": message, "detail": detail}
-            self._append("events", rows_table(schema.EVENTS, [row]))
-
-    def _append_layers(self, block: Block, kept: list[int]) -> None:
-        if kept and self._tensors:
-            self._append("layers", layers_table(block, kept, self._tensors))
+            block, reason = item
+            block.wait()
+            for table, rows in self._window.take(block, reason):
+                self._append(table, rows)
 
     def _append(self, table: str, rows: pa.Table) -> None:
         self._pending[table].append(rows)
@@ -212,6 +167,5 @@ class Writer:
             return
         self._pending[table] = [rows.slice(lost)]
         message = f"{lost} rows of {table} could not be written and were given up"
-        row = {"step": 0, "kind": "lost", "message": message, "detail": f'{{"table": "{table}", "rows": {lost}}}'}
-        with contextlib.suppress(KeyError):
-            self._append("events", rows_table(schema.EVENTS, [row]))
+        detail = json.dumps({"table": table, "rows": lost})
+        self._append("events", rows_table(schema.EVENTS, [{"kind": "lost", "message": message, "detail": detail}]))

@@ -6,16 +6,21 @@ from collections.abc import Mapping
 
 from .alpha import Alpha
 from .base import Instrument
+from .loss_input import LossInput
 from .losses import IndividualLosses
+from .mode import Mode
+from .model_input import ModelInput
 from .norms import GradientNorms, Updates
+from .wiring import Wiring
 
 __all__ = ["INSTRUMENTS", "PRESETS", "Instrument"]
 
-INSTRUMENTS: tuple[type[Instrument], ...] = (GradientNorms, Updates, IndividualLosses, Alpha)
-"""In the order in which they run: an instrument may use what an earlier one left in the context."""
-
-_BASIC = (GradientNorms, Updates)
+_AUDITS = (Wiring, LossInput, ModelInput, Mode)
+_BASIC = (GradientNorms, Updates, *_AUDITS)
 _ECONOMY = (*_BASIC, IndividualLosses, Alpha)
+
+INSTRUMENTS: tuple[type[Instrument], ...] = _ECONOMY
+"""In the order in which they run: an instrument may use what an earlier one left in the context."""
 
 PRESETS: Mapping[str, tuple[type[Instrument], ...]] = {"basic": _BASIC, "economy": _ECONOMY}
 """From the least to the most expensive."""

@@ -91,6 +91,8 @@ class Alpha(Instrument):
             self._put(step, "start", update, before)
             self._put(step, "end", self._previous, before)
         self._previous, self._updated_at = update, step.index
+
+    def end(self, step: Step) -> None:
         self._passes = []
 
     def _obstacle(self, calls: list[Call], samples: int | None) -> str:

@@ -47,4 +47,7 @@ class Instrument:
         """The optimizer is about to step; gradients may have been clipped."""
 
     def after_update(self, step: Step) -> None:
-        """The optimizer stepped. The step closes right after."""
+        """The optimizer stepped. With several optimizers, all that did."""
+
+    def end(self, step: Step) -> None:
+        """The step closes, whether or not an optimizer stepped: remove hooks, let go of tensors."""

@@ -37,7 +37,8 @@ class Mode(Instrument):
 
     def begin(self, step: Step) -> None:  # noqa: ARG002
         """Watch the batch norms of the step's forward passes."""
-        self.end()
+        if not self.context.hooks:
+            return
         for name, module in batch_norms(self.context.model).items():
             self._handles.append(module.register_forward_hook(self._watch(name)))
 
@@ -47,12 +48,10 @@ class Mode(Instrument):
 
     def after_update(self, step: Step) -> None:
         """A row for each batch norm that ran."""
-        seen = self._seen
-        self.end()
-        for name, (training, values) in seen.items():
+        for name, (training, values) in self._seen.items():
             step.add_row("modules", module=name, training=training, normalized_over=values)
 
-    def end(self) -> None:
+    def end(self, step: Step) -> None:  # noqa: ARG002
         """Remove the hooks; what one of them ran into is raised here, outside the user's forward pass."""
         for handle in self._handles:
             handle.remove()

@@ -6,6 +6,7 @@ Gaps between these sets are detached, unregistered, forgotten or stale parameter
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,12 @@ if TYPE_CHECKING:
 
 FIRST_STEPS = 3
 """Steps whose graph is walked, at the start and after a change. Later only tensors not reached yet are followed."""
-NODE_LIMIT = 500_000
-"""Nodes of a graph that are looked at; beyond, a tensor counts as reached when a gradient appears."""
+NODE_LIMIT = 5_000
+"""Inner nodes of a graph that are looked at; beyond, a tensor counts as reached when a gradient appears.
+
+Looking at a node gives it a Python object that lives as long as the node. torch frees a chain of plain nodes in a loop but
+one of such nodes by recursion, about 200 bytes of stack a node: a few ten thousand of them overflow it.
+"""
 
 
 class Wiring(Instrument):
@@ -65,7 +70,10 @@ class Wiring(Instrument):
             return
         if self._walks_left:
             self._walks_left -= 1
-            self._note(leaves(step.loss_graph))
+            found, complete = leaves(step.loss_graph)
+            self._note(found)
+            if not complete:
+                self.context.explain(("events.wiring",), f"unregistered tensors behind {NODE_LIMIT} nodes are not looked for")
         if not step.loss_graph.requires_grad:
             self._tell()  # the backward pass is about to raise
         self._gradients = gradient_states(self._missing())
@@ -129,20 +137,25 @@ class Wiring(Instrument):
         }
 
 
-def leaves(loss: Tensor) -> list[Tensor]:
-    """The leaf tensors that the autograd graph of `loss` leads to, each once; looks at no more than NODE_LIMIT nodes."""
+def leaves(loss: Tensor) -> tuple[list[Tensor], bool]:
+    """The leaf tensors that the autograd graph of `loss` leads to, each once, nearest first; and whether these are all.
+
+    Stops at NODE_LIMIT inner nodes.
+    """
     if loss.grad_fn is None:
-        return [loss] if loss.requires_grad else []
-    seen, stack, found = {loss.grad_fn}, [loss.grad_fn], []
-    while stack and len(seen) < NODE_LIMIT:
-        node = stack.pop()
+        return ([loss] if loss.requires_grad else []), True
+    found: list[Tensor] = []
+    seen, queue, budget = {loss.grad_fn}, deque([loss.grad_fn]), NODE_LIMIT
+    while queue:
+        node = queue.popleft()
         if type(node).__name__ == "AccumulateGrad":
             found.append(node.variable)  # type: ignore[attr-defined]
-        for following, _ in node.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                stack.append(following)
-    return found
+            continue
+        budget -= 1
+        following = [n for n, _ in node.next_functions if n is not None and n not in seen] if budget >= 0 else []
+        seen.update(following)
+        queue.extend(dict.fromkeys(following))
+    return found, budget >= 0
 
 
 def gradient_states(tensors: Iterable[Tensor]) -> dict[int, object]:

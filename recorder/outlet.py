@@ -1,0 +1,51 @@
+"""From the device to the disk: the buffers that instruments fill, and when they are drained to the writer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from .buffer import Buffer
+from .deferred import Deferred
+from .directory import RunDirectory
+from .writer import ShardNames, Writer
+
+
+class Outlet:
+    """Owns the buffers and the writer of one process."""
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        names: ShardNames,
+        run_id: Callable[[], str],
+        tensors: tuple[str, ...],
+        device: torch.device,
+    ) -> None:
+        self.buffer = Buffer(device, len(tensors))
+        self.deferred = Deferred(device)
+        self.writer = Writer(directory, names, run_id, tensors)
+        self._due = time.monotonic() + self.writer.interval
+
+    @property
+    def due(self) -> bool:
+        """Whether to drain before the next step: the block is full, or a flush is near."""
+        return self.buffer.full or self.deferred.full or time.monotonic() >= self._due
+
+    def hurry(self) -> None:
+        """Drain before the next step, whatever the time."""
+        self._due = 0.0
+
+    def drain(self, reason: str | None = None) -> None:
+        """Hand all finished steps, metrics and events to the writer; `reason` says why to keep the steps in full."""
+        self.writer.submit(self.buffer.drain(), reason)
+        self.drain_deferred()
+        self._due = time.monotonic() + self.writer.interval
+
+    def drain_deferred(self) -> None:
+        """Hand over metrics and events only; allowed while a step is open."""
+        rows = self.deferred.drain()
+        if rows is not None:
+            self.writer.submit_rows(rows)

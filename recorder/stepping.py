@@ -1,0 +1,200 @@
+"""Life of a step: begun, differentiated, updated, closed. Errors of the recorder's own never leave this module."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from .context import Context
+from .forward import ForwardWatch, OrderWatch
+from .moments import Moments
+from .outlet import Outlet
+from .schedule import Schedule
+from .step import MicroBatch, Step
+
+Backward = Callable[[Tensor], object]
+
+
+class Stepping:
+    """Runs the steps of one attempt. At most one step is open at a time."""
+
+    def __init__(self, context: Context, moments: Moments, schedule: Schedule, outlet: Outlet) -> None:
+        self._context, self._moments, self._schedule, self._outlet = context, moments, schedule, outlet
+        self._watch = ForwardWatch(context.model, context.loss_fn)
+        self.order = OrderWatch()
+        self.recorded = 0
+        """Steps recorded."""
+        self.last: int | None = None
+        """The last step that was recorded."""
+        self._open: Step | None = None
+        self._watching = self._updating = False
+        self._updated: set[int] = set()
+        """Positions of the optimizers that made their step."""
+        self._began = 0.0
+        self._handles = [
+            handle
+            for i, optimizer in enumerate(context.optimizers)
+            for handle in (
+                optimizer.register_step_pre_hook(self._before_update),
+                optimizer.register_step_post_hook(partial(self._after_update, i)),
+            )
+        ]
+
+    def begin(self) -> Step:
+        """Open the next step; one that is still open closes first."""
+        self.finish()
+        context = self._context
+        index = context.step if self.last is None else self.last + 1
+        rates = context.rates()
+        probed = self._schedule.probed(index, rates)
+        self._began = time.perf_counter()
+        row = self._outlet.buffer.row()
+        row.host = {"step": index, "time": self._began - context.began, "probed": probed, "lr": list(rates)}
+        step = self._open = Step(self, index, probed, row)
+        context.step, self._updating = index, False
+        self._updated.clear()
+        if self._moments.choose(index, probed) and self._context.hooks:
+            self._start_watching()
+        self._moments.call("begin", step)
+        return step
+
+    def _start_watching(self) -> None:
+        with self.contained("watching the forward pass"):
+            self._watch.enter()
+            self._watching = True
+            if self.last is None:
+                self.order.place(self._context.model)
+
+    def leave(self, step: Step) -> None:
+        """The `with` block of a step ended: no module runs under our hooks any longer."""
+        if self._watching:
+            self._stop_watching()
+        step.row.host["duration"] = time.perf_counter() - self._began
+
+    def _stop_watching(self) -> None:
+        self._watching = False
+        self.order.remove()
+        self._watch.leave()
+        self._context.capture.disarm()
+
+    def backward(
+        self,
+        step: Step,
+        loss: Tensor,
+        outputs: Tensor | None,
+        targets: Tensor | None,
+        scaler: Any,
+        backward: Backward | None,
+    ) -> None:
+        """Describe the pass, differentiate, measure. Only differentiating can raise, as it would without us.
+
+        Within the optimizer's step a closure may differentiate several times: the first time is recorded.
+        """
+        total = loss.mean() if loss.dim() == 1 else loss
+        again = step is not self._open or (self._updating and bool(step.micro_batches))
+        if self._updating:
+            step.row.host["evaluations"] = 1 + int(step.row.host.get("evaluations", 0))  # type: ignore[call-overload]
+        if again:
+            differentiate(total, scaler, backward)
+            return
+        batch = self._described(total, loss.detach() if loss.dim() == 1 else None, outputs, targets)
+        if not step.micro_batches:
+            step.loss_graph = total
+            self._moments.call("before_backward", step)
+            step.loss_graph = None
+        step.scale = differentiate(total, scaler, backward)
+        with self.contained("noting the loss"):
+            _note(step, batch)
+        self._moments.call("after_backward", step)
+
+    def _described(
+        self, loss: Tensor, unreduced: Tensor | None, outputs: Tensor | None, targets: Tensor | None
+    ) -> MicroBatch:
+        if self._watching:
+            with self.contained("reading the loss"):
+                return self._watch.describe(loss, unreduced, outputs, targets)
+        reason = "" if self._context.hooks else "the model is compiled: neither its layers nor its loss are seen"
+        return MicroBatch(loss.detach(), None if unreduced is None else len(unreduced), losses=unreduced, reason=reason)
+
+    def _before_update(self, _optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+        if self._open is None or self._updating:
+            return
+        self._updating = True
+        if not self._updated:
+            self._moments.call("before_update", self._open)
+
+    def _after_update(self, position: int, _optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+        self._updating = False
+        if self._open is None or not self._open.micro_batches:
+            return
+        self._updated.add(position)
+        if len(self._context.optimizers) == 1:  # with several another may follow: the step closes when the next begins
+            self.finish()
+
+    def finish(self) -> None:
+        """Close the open step, if there is one; a step without a backward pass leaves no row."""
+        step, self._open = self._open, None
+        if step is None:
+            return
+        if step.micro_batches:
+            self._complete(step)
+            self.last, self.recorded = step.index, self.recorded + 1
+        else:
+            self._outlet.buffer.discard(step.row)
+        self._moments.call("end", step)
+        self._context.before = self._context.update = None
+        self._context.capture.release()
+
+    def _complete(self, step: Step) -> None:
+        if self._updated:
+            step.row.host["optimizer"] = min(self._updated)
+            self._moments.call("after_update", step)
+            step.row.host["duration"] = time.perf_counter() - self._began
+        elif step.scale is not None:
+            step.row.host["skipped"] = True
+            self._context.event("skipped-step", f"the gradient scaler skipped the optimizer's step {step.index}")
+
+    def close(self) -> None:
+        """Close the open step and remove every hook."""
+        if self._watching:
+            self._stop_watching()
+        self.finish()
+        for handle in self._handles:
+            handle.remove()
+
+    @contextmanager
+    def contained(self, doing: str) -> Iterator[None]:
+        """Errors of our own never reach the training: they are logged once and recorded, or raised in strict mode."""
+        try:
+            yield
+        except Exception as error:
+            self._moments.report(doing, error)
+
+
+def differentiate(loss: Tensor, scaler: Any, backward: Backward | None) -> Tensor | None:
+    """The user's backward call; the 0-d factor by which gradients are too large until the optimizer steps, or None."""
+    scaled = loss if scaler is None else scaler.scale(loss)
+    if backward is None:
+        scaled.backward()
+    else:
+        backward(scaled)
+    if scaler is None or not scaler.is_enabled():
+        return None
+    return scaler._scale.detach().clone()  # type: ignore[no-any-return]
+
+
+def _note(step: Step, batch: MicroBatch) -> None:
+    """What every row says of its passes."""
+    step.micro_batches.append(batch)
+    step.row.add("loss", batch.loss)
+    step.put("micro_batches", len(step.micro_batches))
+    if batch.samples is not None:
+        step.put("batch_size", sum(each.samples or 0 for each in step.micro_batches))
+    if step.scale is not None:
+        step.put("loss_scale", step.scale)
