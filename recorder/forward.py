@@ -105,6 +105,7 @@ class ForwardWatch:
         if calls:
             call = calls[-1]
             batch.prediction, batch.target, batch.loss_name = call.prediction, call.target, call.name
+            batch.ignore_index = call.arguments.get("ignore_index")
         if outputs is not None:
             batch.prediction, batch.target = outputs.detach(), None if targets is None else targets.detach()
         if unreduced is not None:

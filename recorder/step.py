@@ -28,6 +28,8 @@ class MicroBatch:
     target: Tensor | None = None
     """What the loss was given."""
     loss_name: str | None = None
+    ignore_index: int | None = None
+    """Target that the loss leaves out, where it was told one."""
     losses: Tensor | None = None
     """(samples,), individual losses, scaled so that their mean is the loss; None with the reason below."""
     reason: str = ""

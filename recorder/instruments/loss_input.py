@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 CLASS_LIMIT = 1000
 """Classes that are counted one by one."""
+UNSEEN = "the call of the loss was not seen; give outputs= and targets= to step.backward"
+UNORDERED = "there is none, or it is empty, sparse or complex"
 IGNORED = -100
 """Target that the classification losses of torch leave out unless told otherwise."""
 
-_MERGE = {
+_MERGE: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "prediction_min": torch.minimum,
     "prediction_max": torch.maximum,
     "prediction_sum_min": torch.minimum,
@@ -35,9 +37,9 @@ _MERGE = {
 _OVER_CLASSES = frozenset({"crossentropy", "nll", "multimargin"})
 _OVER_ELEMENTS = frozenset(
     {
-        "bce", "bcewithlogits", "binarycrossentropy", "binarycrossentropywithlogits", "cosineembedding", "ctc", "gaussiannll",
-        "hingeembedding", "huber", "kldiv", "l1", "marginranking", "mse", "multilabelmargin", "multilabelsoftmargin",
-        "poissonnll", "smoothl1", "softmargin", "tripletmargin", "tripletmarginwithdistance",
+        "bce", "bcewithlogits", "binarycrossentropy", "binarycrossentropywithlogits", "cosineembedding", "ctc",
+        "gaussiannll", "hingeembedding", "huber", "kldiv", "l1", "marginranking", "mse", "multilabelmargin",
+        "multilabelsoftmargin", "poissonnll", "smoothl1", "softmargin", "tripletmargin", "tripletmarginwithdistance",
     }
 )  # fmt: skip
 """Losses of torch, functional and module alike, that have no dimension of mutually exclusive classes."""
@@ -63,7 +65,7 @@ class LossInput(Instrument):
         """Take in the loss call of a micro-batch."""
         micro = step.micro_batches[-1]
         if micro.prediction is None:
-            self._explain(tuple(_MERGE), "the call of the loss was not seen; give outputs= and targets= to step.backward")
+            self._explain(tuple(_MERGE), UNSEEN)
             return
         self._tell(micro)
         values = self._prediction(micro.prediction, micro) | self._target(micro)
@@ -76,12 +78,12 @@ class LossInput(Instrument):
         if kind not in self._kinds:
             self._kinds.add(kind)
             detail = described(micro)
-            message = f"The loss {detail['loss']} is given {_words(detail, 'prediction')} and {_words(detail, 'target')}"
-            self.context.event("loss-input", message, **detail)
+            given = f"{_words(detail, 'prediction')} and {_words(detail, 'target')}"
+            self.context.event("loss-input", f"{detail['loss'] or 'The loss'} is given {given}", **detail)
 
     def _prediction(self, prediction: Tensor, micro: MicroBatch) -> dict[str, Tensor]:
         if not has_range(prediction):
-            self._explain(tuple(c for c in _MERGE if c.startswith("prediction")), "the prediction is empty or has no order")
+            self._explain(tuple(c for c in _MERGE if c.startswith("prediction")), UNORDERED)
             return {}
         low, high = torch.aminmax(prediction)
         dim = class_dim(prediction, micro.target, micro.loss_name)
@@ -94,7 +96,7 @@ class LossInput(Instrument):
     def _target(self, micro: MicroBatch) -> dict[str, Tensor]:
         target = micro.target
         if target is None or not has_range(target):
-            self._explain(("target_min", "target_max", "class_counts"), "there is no target, or it is empty or has no order")
+            self._explain(("target_min", "target_max", "class_counts"), UNORDERED)
             return {}
         ignored = self._ignored(micro)
         low, high = target_range(target, ignored)
@@ -111,10 +113,11 @@ class LossInput(Instrument):
         self._classes = classes
         return counted(micro.target, classes, ignored)  # type: ignore[arg-type]
 
-    def _ignored(self, micro: MicroBatch) -> int | None:
+    @staticmethod
+    def _ignored(micro: MicroBatch) -> int | None:
         if micro.loss_name is not None and _plain(micro.loss_name) in _OVER_ELEMENTS:
             return None
-        return getattr(self.context.loss_fn, "ignore_index", IGNORED)
+        return IGNORED if micro.ignore_index is None else micro.ignore_index
 
     def _explain(self, columns: tuple[str, ...], reason: str) -> None:
         self.context.explain(tuple(f"steps.{column}" for column in columns), reason)
@@ -135,7 +138,7 @@ def described(micro: MicroBatch) -> dict[str, Any]:
 
 
 def kind_of(micro: MicroBatch) -> object:
-    """What distinguishes one kind of loss call from another, whatever the size of the batch or the length of a sequence.
+    """What distinguishes one kind of loss call from another, whatever the size of the batch or of a sequence.
 
     The loss, the types, the numbers of dimensions, and how the dimensions meet when they are broadcast.
     """
@@ -155,7 +158,7 @@ def has_range(x: Tensor) -> bool:
 def class_dim(prediction: Tensor, target: Tensor | None, loss_name: str | None) -> int | None:
     """The dimension of a floating prediction that runs over mutually exclusive classes, None if there is no such.
 
-    Known for the losses of torch. Otherwise integer targets tell: they have the prediction's shape without that dimension.
+    Known for the losses of torch. Otherwise integer targets tell: they have the prediction's shape without it.
     """
     name = _plain(loss_name or "")
     if not prediction.is_floating_point() or prediction.ndim == 0 or name in _OVER_ELEMENTS:

@@ -5,7 +5,7 @@ Also what is audited of a pass outside training: `audited_evaluation`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
+from ..forward import is_compiled, tensors_in
 from ..schema import MODULES, STEPS
 from .base import Instrument
-from .model_input import choose, has_features, moments, summary, tensors_in
+from .model_input import choose, has_features, moments, summary
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -34,38 +35,41 @@ class Mode(Instrument):
         self._handles: list[RemovableHandle] = []
         self._seen: dict[str, tuple[bool, int | None]] = {}
         self._failure: Exception | None = None
+        self._hooks = not is_compiled(context.model)
+        if not self._hooks:
+            context.explain(("modules.training", "modules.normalized_over"), "compiled")
 
-    def begin(self, step: Step) -> None:  # noqa: ARG002
+    def begin(self, step: Step) -> None:
         """Watch the batch norms of the step's forward passes."""
-        if not self.context.hooks:
-            return
-        for name, module in batch_norms(self.context.model).items():
-            self._handles.append(module.register_forward_hook(self._watch(name)))
+        self.end(step)
+        if self._hooks:
+            norms = batch_norms(self.context.model).items()
+            self._handles = [module.register_forward_hook(self._watch(name)) for name, module in norms]
 
     def before_backward(self, step: Step) -> None:
         """Right after the step's first forward pass."""
         step.put("training_share", training_share(self.context.model))
 
-    def after_update(self, step: Step) -> None:
-        """A row for each batch norm that ran."""
-        for name, (training, values) in self._seen.items():
-            step.add_row("modules", module=name, training=training, normalized_over=values)
+    def end(self, step: Step) -> None:
+        """Remove the hooks and add a row for each batch norm that ran.
 
-    def end(self, step: Step) -> None:  # noqa: ARG002
-        """Remove the hooks; what one of them ran into is raised here, outside the user's forward pass."""
+        Whatever went wrong in a hook is raised here, outside the user's forward pass.
+        """
         for handle in self._handles:
             handle.remove()
-        failure, self._failure = self._failure, None
-        self._handles, self._seen = [], {}
+        seen, failure = self._seen, self._failure
+        self._handles, self._seen, self._failure = [], {}, None
         if failure is not None:
             raise failure
+        for name, (training, values) in seen.items():
+            step.add_row("modules", module=name, training=training, normalized_over=values)
 
     def _watch(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
         def note(module: nn.Module, _: Any, output: Any) -> None:
             try:
-                if torch.is_grad_enabled():
+                if torch.is_grad_enabled() and not torch.compiler.is_compiling():
                     self._note(name, module, output)
-            except Exception as error:  # noqa: BLE001  the user's forward pass goes on
+            except Exception as error:  # the user's forward pass goes on
                 self._failure = error
 
         return note
@@ -99,14 +103,18 @@ def normalized_over(module: nn.Module, output: Tensor) -> int | None:
 
 @contextmanager
 def audited_evaluation(context: Context, split: str) -> Iterator[None]:
-    """Record modes and input of the model's first forward pass within, as an `evaluation` event; nothing if there is none."""
+    """Record modes and input of the model's first forward pass within, if any, as an `evaluation` event."""
 
     def audit(model: nn.Module, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling():  # a compiled model calls this one, and must not trace us
+            return
         handle.remove()  # before the forward pass, so that modules which look for hooks find none
         try:
-            context.event("evaluation", f"A pass over {split!r}", **evaluation(model, (args, kwargs), split))
-        except Exception as error:  # noqa: BLE001  the user's forward pass goes on
-            context.once("error", f"The audit of {split!r} failed: {error}", instrument=Mode.name, exception=repr(error))
+            detail = evaluation(model, tensors_in((args, kwargs)), split)
+            context.event("evaluation", f"A pass over {split!r}", **detail)
+        except Exception as error:  # the user's forward pass goes on
+            message = f"The audit of {split!r} failed: {error}"
+            context.once("error", message, instrument=Mode.name, exception=repr(error))
 
     handle = context.model.register_forward_pre_hook(audit, with_kwargs=True)
     try:
@@ -116,10 +124,10 @@ def audited_evaluation(context: Context, split: str) -> Iterator[None]:
 
 
 @torch.no_grad()
-def evaluation(model: nn.Module, inputs: object, split: str) -> dict[str, Any]:
-    """Detail of an `evaluation` event; 0-d tensors stay on the device. Without statistics where the input is none to have any."""
+def evaluation(model: nn.Module, inputs: Iterable[Tensor], split: str) -> dict[str, Any]:
+    """Detail of an `evaluation` event; 0-d tensors stay on the device. No statistics where no input has any."""
     detail: dict[str, Any] = {"split": split, "training_share": training_share(model)}
-    chosen, _ = choose(tensors_in(inputs))
+    chosen, _ = choose(inputs)
     if chosen is not None:
         detail |= summary(moments(chosen))
     if chosen is None or not has_features(chosen):

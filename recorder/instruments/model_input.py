@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -79,7 +79,7 @@ def choose(inputs: Iterable[Tensor]) -> tuple[Tensor | None, str]:
 
 
 def has_features(x: Tensor) -> bool:
-    """Whether dimension 1 is known to hold the features: (B, F) and (B, C, ..) images and volumes, not 3-d sequences."""
+    """Whether dimension 1 is known to hold the features: (B, F), images and volumes (B, C, ...), not 3-d sequences."""
     return x.ndim in (2, 4, 5)
 
 
@@ -118,7 +118,8 @@ def pool(count: Tensor, mean: Tensor, m2: Tensor) -> tuple[Tensor, Tensor, Tenso
 def summary(m: Moments) -> dict[str, Tensor]:
     """The columns, 0-d; NaN where no value was finite, and for the spread where no feature varies.
 
-    The spread means something only for an input that `has_features`. Standard deviations divide by the count. A feature whose deviation is rounding beside its mean does not vary.
+    The spread means something only for an input that `has_features`. Standard deviations divide by the count. A feature
+    whose deviation is rounding beside its mean does not vary.
     """
     count, mean, m2 = pool(m.count, m.mean, m.m2)
     known = count > 0
@@ -148,14 +149,3 @@ def thinned(x: Tensor) -> Tensor:
             stride = min(x.shape[dim], math.ceil(x.numel() / LIMIT))
             x = x[(slice(None),) * dim + (slice(None, None, stride),)]
     return x
-
-
-def tensors_in(value: object) -> Iterator[Tensor]:
-    """The tensors in nested tuples, lists and mappings, in order."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from tensors_in(list(value.values()))
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors_in(item)

@@ -25,8 +25,8 @@ FIRST_STEPS = 3
 NODE_LIMIT = 5_000
 """Inner nodes of a graph that are looked at; beyond, a tensor counts as reached when a gradient appears.
 
-Looking at a node gives it a Python object that lives as long as the node. torch frees a chain of plain nodes in a loop but
-one of such nodes by recursion, about 200 bytes of stack a node: a few ten thousand of them overflow it.
+Looking at a node gives it a Python object that lives as long as the node. torch frees a chain of plain nodes in a loop,
+but one of such nodes by recursion, about 200 bytes of stack a node: a few ten thousand of them overflow it.
 """
 
 
@@ -34,8 +34,8 @@ class Wiring(Instrument):
     """Unites what the losses of the first steps reach, so that parameters used on some steps only count as reached.
 
     Two witnesses: the autograd graph leads to the tensor, or a gradient appeared during a backward pass (compiled and
-    checkpointed models hide leaves from the graph). It tells anew whenever the sets changed: a parameter reached for the
-    first time, groups of an optimizer added or replaced, parameters frozen or thawed.
+    checkpointed models hide leaves from the graph). It tells anew whenever the sets changed: a parameter was reached for
+    the first time, groups of an optimizer were added or replaced, parameters frozen or thawed.
     """
 
     name = "wiring"
@@ -73,7 +73,8 @@ class Wiring(Instrument):
             found, complete = leaves(step.loss_graph)
             self._note(found)
             if not complete:
-                self.context.explain(("events.wiring",), f"unregistered tensors behind {NODE_LIMIT} nodes are not looked for")
+                reason = f"unregistered tensors behind {NODE_LIMIT} nodes are not looked for"
+                self.context.explain(("events.wiring",), reason)
         if not step.loss_graph.requires_grad:
             self._tell()  # the backward pass is about to raise
         self._gradients = gradient_states(self._missing())
@@ -81,7 +82,9 @@ class Wiring(Instrument):
     def after_backward(self, step: Step) -> None:  # noqa: ARG002
         """Add the tensors whose gradient this backward pass touched."""
         states = gradient_states(self._missing())
-        self._reached |= {key for key, state in states.items() if state is not None and state != self._gradients.get(key)}
+        self._reached |= {
+            key for key, state in states.items() if state is not None and state != self._gradients.get(key)
+        }
         self._gradients = states
         self._tell()
 
@@ -96,7 +99,7 @@ class Wiring(Instrument):
                 self._reached.add(id(leaf))
 
     def _stays(self, leaf: Tensor) -> bool:
-        """Whether an unregistered leaf is a weight: a parameter, or met at an earlier step too (an input is new each time)."""
+        """Whether an unregistered leaf is a weight: a parameter, or met before (an input is a new tensor each time)."""
         before = self._passing.get(id(leaf))
         if not isinstance(leaf, nn.Parameter) and (before is None or before() is not leaf):
             self._passing[id(leaf)] = weakref.ref(leaf)
@@ -116,9 +119,9 @@ class Wiring(Instrument):
                 self._list(tensor)
         rows = [self._row(name, tensor, registered=True) for name, tensor in self._registered.items()]
         for number, known in enumerate(self._unregistered):
-            tensor = known()
-            if tensor is not None and id(tensor) not in registered:
-                rows.append(self._row(f"unregistered #{number} {_shape(tensor)}", tensor, registered=False))
+            left = known()
+            if left is not None and id(left) not in registered:
+                rows.append(self._row(f"unregistered #{number} {_shape(left)}", left, registered=False))
         if rows != self._told:
             self._told = rows
             self.context.event("wiring", _sentence(rows), tensors=rows)
@@ -159,7 +162,7 @@ def leaves(loss: Tensor) -> tuple[list[Tensor], bool]:
 
 
 def gradient_states(tensors: Iterable[Tensor]) -> dict[int, object]:
-    """For each tensor, by its `id`, something that changes when a backward pass adds to its gradient; None without one."""
+    """By the `id` of each tensor, what changes when a backward pass adds to its gradient; None without a gradient."""
     return {id(t): None if t.grad is None else (id(t.grad), t.grad._version) for t in tensors}
 
 
