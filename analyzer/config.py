@@ -74,18 +74,18 @@ def load(file: Path | None = None, start: Path | None = None) -> Settings:
     Raises ConfigError when the file cannot be read, or has an unknown key or a value of the wrong type.
     """
     if file is not None:
-        content = _toml(file)
-        nested = content.get("tool", {}).get("glideslope") if file.name == "pyproject.toml" else content
-        if nested is None:
+        content = _section(file) if file.name == "pyproject.toml" else _toml(file)
+        if content is None:
             raise ConfigError(f"{file} has no section [tool.glideslope]: add it, or name another file.")
-        return _settings(nested, str(file))
-    for folder in ((start or Path.cwd()), *(start or Path.cwd()).absolute().parents):
+        return _settings(content, str(file))
+    here = (start or Path.cwd()).absolute()
+    for folder in (here, *here.parents):
         own = folder / "glideslope.toml"
         if own.is_file():
             return _settings(_toml(own), str(own))
         project = folder / "pyproject.toml"
         if project.is_file():
-            section = _toml(project).get("tool", {}).get("glideslope")
+            section = _section(project)
             return Settings() if section is None else _settings(section, str(project))
     return Settings()
 
@@ -121,14 +121,15 @@ def check_code(code: str, codes: Iterable[str], source: str) -> None:
     """Raises ConfigError, with a close match, if no code begins like this."""
     known = list(codes)
     if not code or not any(item.startswith(code) for item in known):
-        raise ConfigError(f'{source}: no rule has the code "{code}"{hint(code, known)}; `glideslope rule` lists them.')
+        words = (*known, *(item[:3] for item in known))
+        raise ConfigError(f'{source}: no rule has the code "{code}"{hint(code, words)}; `glideslope rule` lists them.')
 
 
 def hint(word: str, known: Iterable[str]) -> str:
-    """`; did you mean "GRD001"?` for the closest of the known words, or nothing."""
+    """` (did you mean "GRD001"?)` for the closest of the known words, or nothing."""
     by_upper = {item.upper(): item for item in known}
     close = get_close_matches(word.upper(), by_upper, n=1, cutoff=0.5)
-    return f'; did you mean "{by_upper[close[0]]}"?' if close else ""
+    return f' (did you mean "{by_upper[close[0]]}"?)' if close else ""
 
 
 def _toml(path: Path) -> dict[str, Any]:
@@ -138,6 +139,12 @@ def _toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read ({error.strerror or error}).") from None
     except ValueError as error:
         raise ConfigError(f"{path} is not TOML ({error}).") from None
+
+
+def _section(project: Path) -> Any:
+    """What stands under [tool.glideslope], None if nothing does."""
+    tools = _toml(project).get("tool")
+    return tools.get("glideslope") if isinstance(tools, dict) else None
 
 
 def _settings(content: Any, source: str) -> Settings:

@@ -7,26 +7,33 @@ from dataclasses import replace
 
 import polars as pl
 
+from recorder import __version__
+
 from . import derived
-from .config import Rules
+from .config import Rules, Settings, choose
+from .detectors import DETECTORS
 from .detectors.base import Detector
 from .findings import SEVERITIES, DetectorState, Finding, NotApplicable, Result, RunResult, Severity, Verdict
 from .precedence import fold, tree
 from .run import Run
 
-
-def judge(runs: Iterable[Run], rules: Rules, tool: str) -> Result:
-    """The judgement of several runs by the same rules; `tool` names the program and its version."""
-    return combine([judge_run(run, rules) for run in runs], rules.fail_on, tool)
+TOOL = f"glideslope {__version__}"
+"""The program and its version, as the document names it."""
 
 
-def combine(results: Sequence[RunResult], fail_on: Severity, tool: str) -> Result:
+def judge(runs: Iterable[Run], rules: Rules | None = None) -> Result:
+    """The judgement of several runs by the same rules: all of them, with their defaults, unless told otherwise."""
+    rules = rules or choose(DETECTORS, Settings())
+    return combine([judge_run(run, rules) for run in runs], rules.fail_on)
+
+
+def combine(results: Sequence[RunResult], fail_on: Severity) -> Result:
     """One result of several runs: a failure outweighs a run that could not be judged."""
     verdicts = {result.verdict for result in results}
     verdict: Verdict = (
         "fail" if "fail" in verdicts else "not-judged" if "not-judged" in verdicts or not results else "pass"
     )
-    return Result(tool=tool, fail_on=fail_on, verdict=verdict, runs=tuple(results))
+    return Result(tool=TOOL, fail_on=fail_on, verdict=verdict, runs=tuple(results))
 
 
 def judge_run(run: Run, rules: Rules) -> RunResult:

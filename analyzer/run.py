@@ -146,12 +146,11 @@ class Run:
 
     def row_count(self, table: str) -> int:
         """Number of rows of a table."""
-        return self.count(table, "step") if table != schema.EVENTS.name else len(self.events)
+        return self.count(table, "step")
 
-    @property
-    def shard_count(self) -> int:
-        """Number of shards that could be read."""
-        return len(self._shards.shards)
+    def shards_of(self, table: str) -> int:
+        """Number of shards of a table that could be read."""
+        return len(self._shards.of(table))
 
     @property
     def _steps(self) -> pl.Series:

@@ -1,0 +1,60 @@
+"""Files that the analyzer writes: whole or not at all, and never over something that is not its own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from .errors import GlideslopeError
+
+GENERATOR = '<meta name="generator" content="glideslope'
+"""How a page of ours begins its mark; it stands in the first bytes of the page."""
+_HEAD = 4096
+
+
+def write_page(path: Path, page: str, *, force: bool = False) -> None:
+    """Writes an HTML page of ours. Raises GlideslopeError if something else is in its place, unless forced."""
+    if path.is_dir():
+        raise GlideslopeError(f"{path} is a directory: give the name of a file.")
+    if path.exists() and not force and not _is_ours(path):
+        raise GlideslopeError(
+            f"{path} exists and was not written by glideslope: name another file with -o, or use --force."
+        )
+    write_text(path, page)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file so that readers see the old or the new one, never half. Raises GlideslopeError where it cannot."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():  # a pipe or a device, such as /dev/stdout
+            path.write_text(text, encoding="utf-8", errors="replace")
+            return
+        _replace(path.resolve(), text.encode("utf-8", "replace"))
+    except OSError as error:
+        raise GlideslopeError(f"{path} cannot be written ({error.strerror or error}): name another file.") from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """The new content under the old name, with the permissions that a new file would have."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    unfinished = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        mask = os.umask(0)
+        os.umask(mask)
+        unfinished.chmod(0o666 & ~mask)
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return GENERATOR.encode() in file.read(_HEAD)
+    except OSError:
+        return False

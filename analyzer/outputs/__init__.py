@@ -1,0 +1,36 @@
+"""Forms of a result, one file each; `html` writes the page of a run, the others a result as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..config import hint
+from ..errors import ConfigError
+from ..findings import Result
+from . import json, text
+from .style import Style
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A format of `glideslope check --format`."""
+
+    name: str
+    render: Callable[[Result, Style], str]
+
+
+OUTPUTS: tuple[Output, ...] = (
+    Output("text", text.render),
+    Output("json", json.render),
+)
+"""The formats, the default one first."""
+
+
+def named(name: str) -> Output:
+    """The output of this name. Raises ConfigError, with a close match, if there is none."""
+    for output in OUTPUTS:
+        if output.name == name:
+            return output
+    names = [output.name for output in OUTPUTS]
+    raise ConfigError(f'there is no format "{name}"{hint(name, names)}; there are {", ".join(names)}.')

@@ -1,0 +1,67 @@
+"""What the rules say about themselves: a list of them, and the page of one, made from its docstring and its fields."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from .config import hint
+from .detectors.base import Detector
+from .errors import ConfigError
+
+
+def find(wanted: str, detectors: Iterable[Detector]) -> tuple[Detector, ...]:
+    """The rule of this code or name, or those whose code begins like this. Raises ConfigError, with a close match."""
+    known = tuple(detectors)
+    word = wanted.strip()
+    found = tuple(item for item in known if word.upper() == item.code or word.lower() == item.name)
+    found = found or tuple(item for item in known if word and item.code.startswith(word.upper()))
+    if not found:
+        words = [item.code for item in known] + [item.name for item in known]
+        raise ConfigError(f'there is no rule "{wanted}"{hint(wanted, words)}; `glideslope rule` lists them.')
+    return found
+
+
+def listing(detectors: Sequence[Detector]) -> str:
+    """A line for each rule: code, severity, name, and the first sentence of its page."""
+    wide = max((len(item.name) for item in detectors), default=0)
+    lines = [f"{item.code}  {item.severity:<7}  {item.name:<{wide}}  {_summary(item)}".rstrip() for item in detectors]
+    return "\n".join([*lines, "", "`glideslope rule CODE` explains one."])
+
+
+def page(detector: Detector) -> str:
+    """The page of a rule: its docstring, and its options as a configuration file would set them."""
+    title = f"{detector.code} {detector.name} ({detector.severity})"
+    parts = [f"{title}\n{'=' * len(title)}", documentation(detector), _needs(detector), _options(detector)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def documentation(detector: Detector) -> str:
+    """The docstring of the rule's class, without its indentation."""
+    return inspect.cleandoc(type(detector).__doc__ or "")
+
+
+def _summary(detector: Detector) -> str:
+    """The first line of the docstring."""
+    return documentation(detector).partition("\n")[0]
+
+
+def _needs(detector: Detector) -> str:
+    columns = [f"{table}.{name}" for table, names in detector.requires.items() for name in names]
+    explains = f"Explains: {', '.join(detector.explains)}" if detector.explains else ""
+    return "\n".join(line for line in (f"Needs: {', '.join(columns)}" if columns else "", explains) if line)
+
+
+def _options(detector: Detector) -> str:
+    lines = [f"[tool.glideslope.rules.{detector.code}]  # in pyproject.toml; the defaults"]
+    lines.append(f'severity = "{detector.severity}"')
+    lines += [f"{item.name.replace('_', '-')} = {_toml(getattr(detector, item.name))}" for item in fields(detector)]
+    return "\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    """A default as TOML writes it: for what options are made of, the same as JSON."""
+    return json.dumps(list(value) if isinstance(value, tuple) else value)

@@ -1,0 +1,54 @@
+"""What rules say about themselves."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from support.rules import Documented, rule
+
+from analyzer import rules
+from analyzer.config import Settings, choose
+from analyzer.errors import ConfigError
+
+KNOWN = (Documented(), rule("GRD001"), rule("GRD002"))
+
+
+def test_a_page_has_the_docstring_what_the_rule_needs_and_its_options() -> None:
+    page = rules.page(Documented())
+    assert page.startswith("DOC001 documented-fault (warning)\n=====")
+    assert "\nWhat it does\n    Compares.\n" in page
+    assert "Needs: steps.loss, layers.grad_norm" in page
+    assert "Explains: AAA001" in page
+
+
+def test_the_options_of_a_page_are_a_configuration_that_changes_nothing() -> None:
+    section = rules.page(Documented()).partition("[tool.")[2]
+    options = tomllib.loads("[tool." + section)["tool"]["glideslope"]["rules"]
+    assert options["DOC001"] == {"severity": "warning", "most": 3, "share": 0.5, "kinds": ["a", "b"]}
+    assert choose([Documented()], Settings(rules=options)).detectors == (Documented(),)
+
+
+def test_the_list_has_a_line_for_each_rule() -> None:
+    lines = rules.listing(KNOWN).splitlines()
+    assert lines[0] == "DOC001  warning  documented-fault  Something is wrong."
+    assert len(lines) == len(KNOWN) + 2
+
+
+@pytest.mark.parametrize(
+    ("wanted", "codes"),
+    [
+        ("GRD001", ["GRD001"]),
+        ("grd001", ["GRD001"]),
+        ("documented-fault", ["DOC001"]),
+        ("GRD", ["GRD001", "GRD002"]),
+    ],
+)
+def test_rules_are_found_by_code_name_or_prefix(wanted: str, codes: list[str]) -> None:
+    assert [item.code for item in rules.find(wanted, KNOWN)] == codes
+
+
+@pytest.mark.parametrize(("wanted", "close"), [("GRD009", "GRD00"), ("dokumented-fault", "documented-fault")])
+def test_an_unknown_rule_is_an_error_with_the_closest(wanted: str, close: str) -> None:
+    with pytest.raises(ConfigError, match=rf'there is no rule "{wanted}" \(did you mean "{close}'):
+        rules.find(wanted, KNOWN)
