@@ -1,7 +1,7 @@
 """The device buffer: preallocated rows that instruments fill without synchronising, drained block by block.
 
-A row holds the device columns of `steps`, then one value per parameter tensor for each device column of `layers`. What the
-host knows (times, rates, counts) stays on the host beside it. Nothing small is allocated and kept per step: that would pin
+A row holds the device columns of `steps`, and one value per parameter tensor for each device column of `layers` (in the
+precision of the parameters: converting them would cost as much as the norms). What the host knows stays on the host. Nothing small is allocated and kept per step: that would pin
 the allocator's heap between the gradients of successive steps.
 """
 
@@ -76,13 +76,17 @@ class Block:
 
     rows: list[Row]
     values: Tensor
-    """(len(rows), columns)"""
+    """(rows, float columns of `steps`)"""
+    tensors: Tensor
+    """(rows, float columns of `layers` x tensors)"""
     vectors: Mapping[str, Tensor]
     tensor_count: int
     wait: Callable[[], object]
 
-    def scalars(self, column: str) -> list[float | None]:
-        """A float column of `steps`, with null where neither the device nor the host wrote it."""
+    def scalars(self, column: str) -> list[float | None] | None:
+        """A float column of `steps`, with null where neither the device nor the host wrote it; None where no row has it."""
+        if not any(column in row.device or column in row.host for row in self.rows):
+            return None
         values = self.values[:, _SCALARS[column]].tolist()
         return [
             value if column in row.device else row.host.get(column)  # type: ignore[misc]
@@ -91,18 +95,21 @@ class Block:
 
     def per_tensor(self, column: str) -> Tensor:
         """A column of `layers` for every row and parameter tensor, (rows, tensors); only what was written counts."""
-        return self.values[:, _span(column, self.tensor_count)]
+        return self.tensors[:, _span(column, self.tensor_count)]
 
 
 class Buffer:
-    """BLOCK rows on the parameters' device, float64 (float32 where the device has no float64)."""
+    """BLOCK rows on the parameters' device, in float64 (float32 where the device has no float64).
 
-    def __init__(self, device: torch.device, tensor_count: int) -> None:
+    `precision`: of the columns of `layers`, float64 for a model in float64.
+    """
+
+    def __init__(self, device: torch.device, tensor_count: int, precision: torch.dtype = torch.float32) -> None:
         self.device = device
         self.tensor_count = tensor_count
         self.dtype = torch.float32 if device.type == "mps" else torch.float64
-        width = len(_SCALARS) + len(_PER_TENSOR) * tensor_count
-        self.values = torch.zeros(BLOCK, width, dtype=self.dtype, device=device)
+        self._values = torch.zeros(BLOCK, len(_SCALARS), dtype=self.dtype, device=device)
+        self._tensors = torch.zeros(BLOCK, len(_PER_TENSOR) * tensor_count, dtype=precision, device=device)
         self._vectors: dict[str, Tensor] = {}
         self._views: dict[tuple[str, int], Tensor] = {}
         self._rows: list[Row] = []
@@ -132,26 +139,26 @@ class Buffer:
     def cell(self, column: str, slot: int) -> Tensor:
         """The 0-d place of a float column of `steps` in a row; the view is made once."""
         if (column, slot) not in self._views:
-            self._views[column, slot] = self.values[slot, _SCALARS[column]]
+            self._views[column, slot] = self._values[slot, _SCALARS[column]]
         return self._views[column, slot]
 
     def line(self, column: str, slot: int) -> Tensor:
         """The place of a column of `layers` in a row, (tensors,); the view is made once."""
         key = f"layers.{column}", slot
         if key not in self._views:
-            self._views[key] = self.values[slot, _span(column, self.tensor_count)]
+            self._views[key] = self._tensors[slot, _span(column, self.tensor_count)]
         return self._views[key]
 
     def drain(self) -> Block:
         """Copy all rows to the host, asynchronously where the device can, and free them."""
         rows, self._rows = self._rows, []
-        values = to_host(self.values[: len(rows)])
+        values, tensors = to_host(self._values[: len(rows)]), to_host(self._tensors[: len(rows)])
         vectors = {name: to_host(stored[: len(rows)]) for name, stored in self._vectors.items()}
-        return Block(rows, values, vectors, self.tensor_count, arrival(self.device))
+        return Block(rows, values, tensors, vectors, self.tensor_count, arrival(self.device))
 
 
 def _span(column: str, tensor_count: int) -> slice:
-    first = len(_SCALARS) + _PER_TENSOR[column] * tensor_count
+    first = _PER_TENSOR[column] * tensor_count
     return slice(first, first + tensor_count)
 
 

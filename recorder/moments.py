@@ -27,14 +27,20 @@ class Moments:
             context.explain(tuple(f"steps.{c.name}" for c in left_out.columns), "compiled")
         self._calls_of: dict[tuple[bool, ...], _Calls] = {}
         self._calls: _Calls = {}
+        self._forget()
 
     def choose(self, index: int, probed: bool) -> bool:
         """Decide which instruments look at a step; whether any does that does not look at every step."""
-        wanted = tuple(instrument.wants(index, probed) for instrument in self.instruments)
-        if wanted not in self._calls_of:
-            self._calls_of[wanted] = self._grouped([i for i, w in zip(self.instruments, wanted, strict=True) if w])
-        self._calls = self._calls_of[wanted]
-        return any(w and not i.every_step for i, w in zip(self.instruments, wanted, strict=True))
+        key = (probed, *[instrument.wants(index, probed) for instrument in self._asked])
+        if key not in self._calls_of:
+            self._calls_of[key] = self._grouped([i for i in self.instruments if i.wants(index, probed)])
+        self._calls = self._calls_of[key]
+        return any(key)
+
+    def _forget(self) -> None:
+        """Start anew after the instruments changed. Only those with a `wants` of their own are asked at each step."""
+        self._asked = [i for i in self.instruments if type(i).wants is not Instrument.wants]
+        self._calls_of.clear()
 
     def call(self, moment: str, step: Step) -> None:
         """Call the chosen instruments that care about this moment."""
@@ -55,7 +61,7 @@ class Moments:
     def _switch_off(self, instrument: Instrument, error: Exception) -> None:
         self.report(f"measuring {instrument.name}, which is switched off", error)
         self.instruments = [i for i in self.instruments if i is not instrument]
-        self._calls_of.clear()
+        self._forget()
         self._calls = {m: [c for c in calls if c[0] is not instrument] for m, calls in self._calls.items()}
 
     @staticmethod

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 
 from .buffer import Buffer
+from .context import Tensors
 from .deferred import Deferred
 from .directory import RunDirectory
 from .writer import ShardNames, Writer
@@ -21,12 +22,13 @@ class Outlet:
         directory: RunDirectory,
         names: ShardNames,
         run_id: Callable[[], str],
-        tensors: tuple[str, ...],
+        tensors: Tensors,
         device: torch.device,
     ) -> None:
-        self.buffer = Buffer(device, len(tensors))
+        double = any(parameter.dtype == torch.float64 for parameter in tensors.parameters)
+        self.buffer = Buffer(device, len(tensors), torch.float64 if double else torch.float32)
         self.deferred = Deferred(device)
-        self.writer = Writer(directory, names, run_id, tensors)
+        self.writer = Writer(directory, names, run_id, tensors.names)
         self._due = time.monotonic() + self.writer.interval
 
     @property

@@ -116,7 +116,7 @@ class Recorder:
         device = next((p.device for p in self._model.parameters()), torch.device("cpu"))
         tensors = Tensors.of(self._model, self._loss_fn)
         names = ShardNames(attempt.number, attempt.rank)
-        self._outlet = Outlet(self._directory, names, self._run_id, tensors.names, device)
+        self._outlet = Outlet(self._directory, names, self._run_id, tensors, device)
         self._context = Context(
             self._model, self._optimizers, self._loss_fn, tensors, self._outlet.deferred, self._probe_memory or _tenth(device),
             hooks=not is_compiled(self._model), step=attempt.first_step,

@@ -103,24 +103,26 @@ class Stepping:
         if again:
             differentiate(total, scaler, backward)
             return
-        batch = self._described(total, loss.detach() if loss.dim() == 1 else None, outputs, targets)
+        batch = self._described(total, loss, outputs, targets)
         if not step.micro_batches:
             step.loss_graph = total
             self._moments.call("before_backward", step)
             step.loss_graph = None
         step.scale = differentiate(total, scaler, backward)
-        with self.contained("noting the loss"):
+        try:
             _note(step, batch)
+        except Exception as error:
+            self._moments.report("noting the loss", error)
         self._moments.call("after_backward", step)
 
-    def _described(
-        self, loss: Tensor, unreduced: Tensor | None, outputs: Tensor | None, targets: Tensor | None
-    ) -> MicroBatch:
+    def _described(self, total: Tensor, loss: Tensor, outputs: Tensor | None, targets: Tensor | None) -> MicroBatch:
+        unreduced = loss.detach() if loss.dim() == 1 else None
         if self._watching:
             with self.contained("reading the loss"):
-                return self._watch.describe(loss, unreduced, outputs, targets)
+                return self._watch.describe(total, unreduced, outputs, targets)
         reason = "" if self._context.hooks else "the model is compiled: neither its layers nor its loss are seen"
-        return MicroBatch(loss.detach(), None if unreduced is None else len(unreduced), losses=unreduced, reason=reason)
+        samples = None if unreduced is None else len(unreduced)
+        return MicroBatch(total.detach(), samples, losses=unreduced, reason=reason)
 
     def _before_update(self, _optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         if self._open is None or self._updating:
@@ -192,9 +194,10 @@ def differentiate(loss: Tensor, scaler: Any, backward: Backward | None) -> Tenso
 def _note(step: Step, batch: MicroBatch) -> None:
     """What every row says of its passes."""
     step.micro_batches.append(batch)
-    step.row.add("loss", batch.loss)
-    step.put("micro_batches", len(step.micro_batches))
+    row = step.row
+    row.add("loss", batch.loss)
+    row.host["micro_batches"] = len(step.micro_batches)
     if batch.samples is not None:
-        step.put("batch_size", sum(each.samples or 0 for each in step.micro_batches))
+        row.host["batch_size"] = sum(each.samples or 0 for each in step.micro_batches)
     if step.scale is not None:
-        step.put("loss_scale", step.scale)
+        row.put("loss_scale", step.scale)

@@ -46,7 +46,8 @@ def rows_table(table: schema.Table, rows: Iterable[dict[str, Any]]) -> pa.Table:
     return _table(table, {name: [row.get(name) for row in rows] for name in table.columns})
 
 
-def _step_column(block: Block, column: schema.Column) -> list[Any]:
+def _step_column(block: Block, column: schema.Column) -> list[Any] | None:
+    """The values of a column of `steps`; None for one that no row has, which needs no look at each row."""
     if column.name in _TOTALS:
         return _totals(block, column.name)
     if column.dtype == "float64":
@@ -54,12 +55,15 @@ def _step_column(block: Block, column: schema.Column) -> list[Any]:
     if column.dtype == "list<float64>" and column.name in block.vectors:
         values = block.vectors[column.name].tolist()
         return [v if column.name in row.vectors else None for row, v in zip(block.rows, values, strict=True)]
-    return [row.host.get(column.name) for row in block.rows]
+    values = [row.host.get(column.name) for row in block.rows]
+    return None if all(value is None for value in values) else values
 
 
-def _totals(block: Block, column: str) -> list[float | None]:
+def _totals(block: Block, column: str) -> list[float | None] | None:
+    if not any(column in row.tensors for row in block.rows):
+        return None
     values = block.per_tensor(column)
-    everywhere = values.square().sum(1).sqrt().tolist()
+    everywhere = values.double().square().sum(1).sqrt().tolist()
     return [_total(row, column, values[i], everywhere[i]) for i, row in enumerate(block.rows)]
 
 
@@ -67,7 +71,7 @@ def _total(row: Row, column: str, values: Any, everywhere: float) -> float | Non
     if column not in row.tensors:
         return None
     positions = row.tensors[column]
-    return everywhere if positions is None else float(values[list(positions)].square().sum().sqrt())
+    return everywhere if positions is None else float(values[list(positions)].double().square().sum().sqrt())
 
 
 def _written(row: Row, column: str, values: list[float]) -> list[float] | list[float | None]:
@@ -87,8 +91,12 @@ def _repeated(names: Sequence[str], times: int) -> pa.Array:
 
 
 def _table(table: schema.Table, columns: dict[str, Any]) -> pa.Table:
-    arrays = [
-        values if isinstance(values, pa.Array) else pa.array(values, _TYPES[table[name].dtype])
-        for name, values in columns.items()
-    ]
-    return pa.table(arrays, names=list(columns))
+    """An Arrow table by the schema; a column given as None is all null."""
+    count = next(len(values) for values in columns.values() if values is not None)
+    return pa.table([_array(_TYPES[table[name].dtype], values, count) for name, values in columns.items()], list(columns))
+
+
+def _array(kind: pa.DataType, values: Any, count: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(count, kind)
+    return values if isinstance(values, pa.Array) else pa.array(values, kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 
 import torch
 from torch import Tensor
@@ -14,10 +15,20 @@ from .base import Instrument
 
 
 def norms(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Euclidean norm of each tensor, 0-d; of a sparse one over its coalesced values."""
-    dense = [t.coalesce().values() if t.is_sparse else t for t in tensors]
-    found = list(torch._foreach_norm(dense)) if dense else []
-    device = found[0].device if found else None
+    """Euclidean norm of each tensor, 0-d, all on the device of the first; of a sparse one over its coalesced values.
+
+    Norms of half-precision tensors are accumulated and returned in float32.
+    """
+    if not tensors:
+        return []
+    half = any(t.dtype in (torch.float16, torch.bfloat16) for t in tensors)
+    try:
+        found = list(torch._foreach_norm(tensors, 2, dtype=torch.float32) if half else torch._foreach_norm(tensors))
+    except (RuntimeError, NotImplementedError):  # sparse ones among them
+        found = [torch.linalg.vector_norm(t.coalesce().values() if t.is_sparse else t) for t in tensors]
+    device = found[0].device
+    if device.type == "cpu":
+        return found
     return [n if n.device == device else n.to(device, non_blocking=True) for n in found]
 
 
@@ -38,7 +49,7 @@ class GradientNorms(Instrument):
         self._versions: list[int] = []
 
     def before_backward(self, step: Step) -> None:
-        stale = [p.grad for p in self._parameters if p.grad is not None]
+        stale = [g for p in self._parameters if (g := p.grad) is not None]
         if stale:
             step.put("stale_grad_norm", torch.stack(norms(stale)).square().sum().sqrt())
 
@@ -46,10 +57,12 @@ class GradientNorms(Instrument):
         self._seen, self._versions = self._record(step, "grad_norm", step.scale)
 
     def before_update(self, step: Step) -> None:
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        same = len(gradients) == len(self._seen) and all(map(_is, gradients, self._seen))
+        gradients = [g for p in self._parameters if (g := p.grad) is not None]
+        same = len(gradients) == len(self._seen) and all(map(is_, gradients, self._seen))
         if not same or [g._version for g in gradients] != self._versions:
             self._record(step, "grad_norm_clipped", None)
+
+    def end(self, step: Step) -> None:
         self._seen = []
 
     def _record(self, step: Step, column: str, scale: Tensor | None) -> tuple[list[Tensor], list[int]]:
@@ -61,10 +74,6 @@ class GradientNorms(Instrument):
         positions = None if len(present) == len(gradients) else tuple(i for i, g in enumerate(gradients) if g is not None)
         step.put_tensors(column, values, positions)
         return present, [g._version for g in present]
-
-
-def _is(a: object, b: object) -> bool:
-    return a is b
 
 
 class Updates(Instrument):

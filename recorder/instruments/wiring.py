@@ -34,7 +34,7 @@ class Wiring(Instrument):
     """Unites what the losses of the first steps reach, so that parameters used on some steps only count as reached.
 
     Two witnesses: the autograd graph leads to the tensor, or a gradient appeared during a backward pass (compiled and
-    checkpointed models hide leaves from the graph). It tells anew whenever the sets changed: a parameter was reached for
+    checkpointed models hide leaves from the graph). It tells anew when the sets changed: a parameter was reached for
     the first time, groups of an optimizer were added or replaced, parameters frozen or thawed.
     """
 
