@@ -79,7 +79,7 @@ def duration(seconds: float | None) -> str:
 
 def sentence(name: str) -> str:
     """A rule's name as a title: `learning-rate-too-large` becomes `Learning rate too large`."""
-    words = name.replace("-", " ").replace("_", " ").strip()
+    words = name.replace("-", " ").replace("_", " ").replace("non finite", "non-finite").strip()
     return words[:1].upper() + words[1:]
 
 

@@ -1,0 +1,82 @@
+"""What a chart is: static metadata, and a pure function of a run that draws or says why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import altair as alt
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+Renderer = Literal["svg", "canvas"]
+Section = Literal["step-size", "gradients", "hyperparameters", "performance", "layers", "tensors"]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The key numbers of a chart as a small table of words; the first column names the row."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An entry of the legend. The page writes legends as text, which wraps on a phone and is read aloud."""
+
+    label: str
+    color: str
+    dash: tuple[int, ...] = ()
+    symbol: Literal["line", "band", "tick", "cross", "ring", "box", "square"] = "line"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A chart with what stands around it.
+
+    `reading` says what it shows and how to read it; `description` is what a screen reader says in its place, with
+    numbers; `note` adds what is particular to this run. Canvas is for charts with thousands of marks.
+    """
+
+    title: str
+    chart: alt.LayerChart
+    reading: str
+    description: str
+    note: str = ""
+    keys: tuple[Key, ...] = ()
+    numbers: Numbers | None = None
+    renderer: Renderer = "svg"
+    wide: bool = False
+
+    @property
+    def height(self) -> int:
+        """Height of the plot in pixels, which the page keeps free for it."""
+        return int(self.chart["height"])
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A chart that this run cannot fill, with the reason as a sentence."""
+
+    title: str
+    reason: str
+
+
+class Chart:
+    """A chart of the report. Subclasses live one to a file and are listed in `charts/__init__.py`."""
+
+    name: ClassVar[str]
+    """Noun, lower case with hyphens; part of the anchor in the page."""
+    title: ClassVar[str]
+    section: ClassVar[Section]
+
+    def draw(self, run: Run) -> Figure | Missing:
+        """The chart of this run, or why there is none. Charts bin; they judge nothing."""
+        raise NotImplementedError
+
+    def figures(self, run: Run) -> Iterable[Figure | Missing]:
+        """All figures of this chart; overridden where there is one for each metric or tensor."""
+        yield self.draw(run)

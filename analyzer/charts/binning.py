@@ -1,0 +1,123 @@
+"""From a column with a value per step to at most a few hundred bands: lowest, highest and middle value of each bin.
+
+Bins follow the step's value, not the row number, and their width comes from a 1-2-5 ladder. So gaps, resumed runs and
+columns that exist at every sixteenth step only line up across charts. Detectors never use this: they read every row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from ..wording import step_range
+
+BINS = 500
+"""Most bins of an ordinary chart."""
+
+HUGE = 1e280
+"""Larger magnitudes count as not finite here: a span of them overflows the browser's arithmetic."""
+
+Middle = Literal["mean", "median"]
+Edges = Literal["extremes", "deciles"]
+
+
+def bin_width(first: int, last: int, bins: int = BINS) -> int:
+    """The smallest of 1, 2, 5, 10, 20, 50, ... with which steps `first` to `last` fall into at most `bins` bins."""
+    span = last - first + 1
+    decade = 1
+    while True:
+        for digit in (1, 2, 5):
+            if -(-span // (digit * decade)) <= bins:
+                return digit * decade
+        decade *= 10
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The steps that a chart covers, both ends included."""
+
+    first: int
+    last: int
+
+    def width(self, bins: int = BINS) -> int:
+        """Steps to a bin."""
+        return bin_width(self.first, self.last, bins)
+
+    def bin_start(self, bins: int = BINS) -> pl.Expr:
+        """The first step of the bin that a row's `step` falls into."""
+        width = self.width(bins)
+        return (self.first + (pl.col("step") - self.first) // width * width).alias("step")
+
+    def words(self) -> str:
+        """The span as people say it."""
+        return step_range(self.first, self.last)
+
+    def covers(self) -> pl.Expr:
+        """Whether a row's `step` lies within."""
+        return pl.col("step").is_between(self.first, self.last)
+
+
+def finite(column: str) -> pl.Expr:
+    """Values that can be drawn as float64; null for NaN, the infinities and magnitudes beyond any axis."""
+    value = pl.col(column).cast(pl.Float64)
+    return pl.when(value.is_finite() & (value.abs() < HUGE)).then(value)
+
+
+def nonfinite(column: str) -> pl.Expr:
+    """Whether a value exists and cannot be drawn."""
+    return pl.col(column).is_not_null() & finite(column).is_null()
+
+
+def bands(
+    frame: pl.DataFrame | pl.LazyFrame,
+    column: str,
+    span: Span,
+    *,
+    by: tuple[str, ...] = (),
+    bins: int = BINS,
+    positive: bool = False,
+    middle: Middle = "mean",
+    edges: Edges = "extremes",
+) -> pl.DataFrame:
+    """`column` of the rows within `span`, binned: columns `by`, step (the bin's first), lo, hi, mid, bad, zero, rows.
+
+    `bad` counts values that are not finite. With `positive`, for a logarithmic axis, values of zero or less take no
+    part in lo, hi and mid, and `zero` counts them. Bins without a value are absent; a bin of bad values alone has
+    null in lo, hi and mid, so that a line breaks there. `edges` "deciles" is for heavy tails: lo and hi then are the
+    10 % and 90 % quantiles.
+    """
+    drawn = pl.when(pl.col("_value") > 0).then(pl.col("_value")) if positive else pl.col("_value")
+    return (
+        frame.lazy()
+        .filter(span.covers() & pl.col(column).is_not_null())
+        .select(
+            *by,
+            span.bin_start(bins),
+            finite(column).alias("_value"),
+            nonfinite(column).alias("_bad"),
+        )
+        .group_by(*by, "step")
+        .agg(
+            (drawn.min() if edges == "extremes" else drawn.quantile(0.1, "linear")).alias("lo"),
+            (drawn.max() if edges == "extremes" else drawn.quantile(0.9, "linear")).alias("hi"),
+            (drawn.mean() if middle == "mean" else drawn.median()).alias("mid"),
+            pl.col("_bad").sum().cast(pl.Int64).alias("bad"),
+            (pl.col("_value") <= 0).sum().cast(pl.Int64).alias("zero") if positive else pl.lit(0).alias("zero"),
+            pl.len().cast(pl.Int64).alias("rows"),
+        )
+        .sort(*by, "step")
+        .collect()
+    )
+
+
+def spreads(values: pl.Series, ratio: float = 50.0) -> bool:
+    """Whether a logarithmic axis is better: no value below zero, and the largest over `ratio` times the smallest."""
+    usable = values.cast(pl.Float64)
+    usable = usable.filter(usable.is_finite() & (usable.abs() < HUGE))
+    above = usable.filter(usable > 0)
+    low, high = above.min(), above.max()
+    if not isinstance(low, float) or not isinstance(high, float) or (usable < 0).any():
+        return False
+    return high > ratio * low

@@ -1,0 +1,40 @@
+"""How far the parameters have moved from where they began."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import polars as pl
+
+from .absent import why_absent
+from .base import Chart, Figure, Missing, Section
+from .over_steps import Style, over_steps
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+
+class Distance(Chart):
+    """Distance of all parameters together from their first recorded values."""
+
+    name: ClassVar[str] = "distance"
+    title: ClassVar[str] = "Distance from initialisation"
+    section: ClassVar[Section] = "step-size"
+
+    def draw(self, run: Run) -> Figure | Missing:
+        """The root of the summed squares over tensors, at probed steps."""
+        if not run.has("layers", "distance"):
+            return Missing(self.title, why_absent(run, "layers", "distance"))
+        squares = pl.col("distance").cast(pl.Float64).pow(2).sum()
+        frame = run.frame("layers", "distance").drop_nulls("distance").group_by("step").agg(squares.sqrt()).sort("step")
+        return over_steps(
+            run,
+            frame,
+            "distance",
+            title=self.title,
+            reading=(
+                "Euclidean distance of all parameters from their first values. It grows fast at first, then slower; "
+                "flat from the start means that nothing is learned."
+            ),
+            style=Style(axis="norm"),
+        )

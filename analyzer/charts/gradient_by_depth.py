@@ -1,0 +1,111 @@
+"""How the gradient changes with depth, at the start and at the end of the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import altair as alt
+import polars as pl
+
+from ..wording import number
+from .absent import why_absent
+from .base import Chart, Figure, Key, Missing, Section
+from .binning import finite
+from .heatmap import SHORT
+from .marks import SHORT_NUMBER, fit_domain, layered, log_ticks
+from .tensor_rows import tensor_rows
+from .theme import GRID, SERIES
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+ROWS = 40
+MOMENTS = ("start", "end")
+
+
+class GradientByDepth(Chart):
+    """Gradient norm relative to the tensor's norm, by depth."""
+
+    name: ClassVar[str] = "gradient-by-depth"
+    title: ClassVar[str] = "Gradient by depth"
+    section: ClassVar[Section] = "gradients"
+
+    def draw(self, run: Run) -> Figure | Missing:
+        """Two dots a tensor: medians over the first and the last tenth of the probes."""
+        if not run.has("layers", "grad_ratio"):
+            return Missing(self.title, why_absent(run, "layers", "grad_ratio"))
+        rows = tensor_rows(run, "grad_ratio", ROWS)
+        frame = run.frame("layers", "grad_ratio").join(rows.of, on="tensor", how="inner")
+        dots = _dots(frame)
+        if dots.is_empty():
+            return Missing(self.title, "No gradient is finite and above zero in a tensor that is not zero itself.")
+        description = _described(dots, list(rows.labels))
+        return Figure(
+            title=self.title,
+            chart=_chart(dots, list(rows.labels), description),
+            reading=(
+                "Gradient norm over parameter norm, input at the top. A healthy network keeps it within a few decades; "
+                "dots that drift left towards the top mean a vanishing gradient, to the right an exploding one."
+            ),
+            description=description,
+            note=rows.note(),
+            keys=tuple(
+                Key(f"{moment} of the run", SERIES[i], symbol="ring" if i else "box")
+                for i, moment in enumerate(MOMENTS)
+            ),
+        )
+
+
+def _dots(frame: pl.DataFrame) -> pl.DataFrame:
+    """Columns row, moment, ratio: medians of positive ratios over the first and the last tenth of the probed steps."""
+    steps = frame.filter(pl.col("grad_ratio").is_not_null())["step"].unique().sort()
+    tenth = max(1, len(steps) // 10)
+    early, late = steps[tenth - 1], steps[-tenth]
+    moment = (
+        pl.when(pl.col("step") <= early).then(pl.lit(MOMENTS[0])).when(pl.col("step") >= late).then(pl.lit(MOMENTS[1]))
+    )
+    return (
+        frame.select("row", moment.alias("moment"), finite("grad_ratio").alias("ratio"))
+        .filter(pl.col("moment").is_not_null() & (pl.col("ratio") > 0))
+        .group_by("row", "moment")
+        .agg(pl.col("ratio").median())
+        .sort("row", "moment")
+    )
+
+
+def _chart(dots: pl.DataFrame, labels: list[str], description: str) -> alt.LayerChart:
+    labels_axis = alt.Axis(
+        title=None, labelExpr=SHORT, labelLimit=190, minExtent=0, grid=True, gridColor=GRID, labelFontSize=10
+    )
+    y = alt.Y("row:N", scale=alt.Scale(domain=labels), axis=labels_axis)
+    domain = fit_domain(dots.select(lo="ratio", hi="ratio"), log=True)
+    across: dict[str, Any] = {
+        "scale": alt.Scale(type="log", domain=list(domain), nice=False),
+        "axis": alt.Axis(
+            title="gradient norm / parameter norm, log scale",
+            labelExpr=SHORT_NUMBER,
+            values=log_ticks(*domain),
+            grid=True,
+        ),
+    }
+    scale = alt.Scale(domain=list(MOMENTS), range=list(SERIES[:2]))
+    shapes = alt.Scale(domain=list(MOMENTS), range=["square", "circle"])
+    base = alt.Chart(dots).encode(y=y)
+    links = base.mark_rule(color=GRID, strokeWidth=2, aria=False).encode(
+        x=alt.X("min(ratio):Q", **across), x2="max(ratio):Q"
+    )
+    points = base.mark_point(size=46, strokeWidth=1.6, aria=False).encode(
+        x=alt.X("ratio:Q", **across),
+        color=alt.Color("moment:N", scale=scale, legend=None),
+        shape=alt.Shape("moment:N", scale=shapes, legend=None),
+        tooltip=[alt.Tooltip("row:N", title="tensor"), alt.Tooltip("moment:N"), alt.Tooltip("ratio:Q", format=".3~g")],
+    )
+    return layered([links, points], max(120, 15 * len(labels)), description)
+
+
+def _described(dots: pl.DataFrame, labels: list[str]) -> str:
+    start = dots.filter(pl.col("moment") == dots["moment"].max())
+    ordered = [row for label in labels for row in start.filter(pl.col("row") == label).iter_rows(named=True)]
+    first, last = ordered[0], ordered[-1]
+    ends = f"{number(first['ratio'])} in {first['row']}, {number(last['ratio'])} in {last['row']}"
+    return f"Gradient norm over parameter norm by depth, at the {first['moment']} of the run: {ends}."

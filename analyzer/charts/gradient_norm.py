@@ -1,0 +1,33 @@
+"""The norm of the gradient, all tensors together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from .absent import why_absent
+from .base import Chart, Figure, Missing, Section
+from .over_steps import Style, over_steps
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+
+class GradientNorm(Chart):
+    """Norm of the gradient after the backward pass, before any clipping."""
+
+    name: ClassVar[str] = "gradient-norm"
+    title: ClassVar[str] = "Gradient norm"
+    section: ClassVar[Section] = "step-size"
+
+    def draw(self, run: Run) -> Figure | Missing:
+        """The norm over all steps."""
+        if not run.has("steps", "grad_norm"):
+            return Missing(self.title, why_absent(run, "steps", "grad_norm"))
+        return over_steps(
+            run,
+            run.frame("steps", "grad_norm"),
+            "grad_norm",
+            title=self.title,
+            reading="Norm of the gradient of all parameters. Growth by orders of magnitude precedes a blow-up.",
+            style=Style(axis="norm", log=True),
+        )

@@ -1,0 +1,49 @@
+"""The loss: of each step's batch, and as logged for other splits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import polars as pl
+
+from .absent import why_absent
+from .base import Chart, Figure, Missing, Section
+from .metrics import LOSS, logged, with_steps_of
+from .over_steps import Style, over_steps
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+BATCH = "each step's batch"
+
+
+class Loss(Chart):
+    """Training loss before each update, and the metric `loss` of every split that was logged."""
+
+    name: ClassVar[str] = "loss"
+    title: ClassVar[str] = "Loss"
+    section: ClassVar[Section] = "performance"
+
+    def draw(self, run: Run) -> Figure | Missing:
+        """The loss over all steps."""
+        other = logged(run, LOSS)
+        if not run.has("steps", "loss") and other.is_empty():
+            return Missing(self.title, why_absent(run, "steps", "loss"))
+        batch = run.frame("steps", "loss").select("step", pl.lit(BATCH).alias("series"), pl.col("loss").alias("value"))
+        frame = pl.concat([batch, other]).drop_nulls("value")
+        names = tuple(frame["series"].unique(maintain_order=True).to_list()[:6])
+        kind = run.manifest.loss.type if run.manifest.loss else ""
+        return over_steps(
+            run,
+            frame.filter(pl.col("series").is_in(names)),
+            "value",
+            title=f"{self.title} ({kind})" if kind else self.title,
+            reading=(
+                "What was differentiated at each step, before its update. The batch's noise makes it jitter; the trend "
+                "counts. A validation loss that turns up while this falls is overfitting."
+            ),
+            style=Style(log=True),
+            series=names if len(names) > 1 else (),
+            span=with_steps_of(run, frame),
+            wide=True,
+        )

@@ -1,0 +1,81 @@
+"""The common shape of most charts: one or several series over the steps of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import altair as alt
+import polars as pl
+
+from .base import Figure
+from .binning import BINS, Middle, Span, bands, spreads
+from .marks import Axes, fit_domain, layered, level_layers, line_layers, odd_keys, series_keys
+from .summary import spoken, summarise, tabulate
+from .theme import HEIGHT
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How a series is drawn: what the axis says, whether a wide spread gets a logarithmic one, steps or slopes."""
+
+    axis: str = ""
+    log: bool = False
+    stepped: bool = False
+    middle: Middle = "mean"
+    bins: int = BINS
+    height: int = HEIGHT
+    levels: tuple[tuple[float, str], ...] = ()
+
+
+def whole(run: Run) -> Span:
+    """All recorded steps of a run."""
+    return Span(run.first_step or 0, run.last_step or 0)
+
+
+def over_steps(
+    run: Run,
+    frame: pl.DataFrame,
+    column: str,
+    *,
+    title: str,
+    reading: str,
+    style: Style,
+    series: Sequence[str] = (),
+    note: str = "",
+    span: Span | None = None,
+    wide: bool = False,
+) -> Figure:
+    """`column` of `frame` (with step, and series where `series` names several) as a figure over `span`, or the run."""
+    span, by = span or whole(run), "series" if series else None
+    log = style.log and spreads(frame[column])
+    binned = bands(
+        frame, column, span, by=("series",) if series else (), bins=style.bins, positive=log, middle=style.middle
+    )
+    axes = Axes(span=span, title=style.axis, domain=fit_domain(binned, log=log), log=log, height=style.height)
+    summaries = summarise(frame, column, span, by)
+    layers: list[alt.Chart] = [*line_layers(binned, axes, series, width=span.width(style.bins), stepped=style.stepped)]
+    if style.levels:
+        layers += level_layers(style.levels, axes)
+    description = f"{title} over {span.words()}: {spoken(summaries)}"
+    return Figure(
+        title=title,
+        chart=layered(layers, axes.height, description),
+        reading=reading + banded(binned, span, style),
+        description=description,
+        note=note,
+        keys=series_keys(series) + odd_keys(binned),
+        numbers=tabulate(summaries, "" if series else title.lower()),
+        wide=wide,
+    )
+
+
+def banded(binned: pl.DataFrame, span: Span, style: Style) -> str:
+    """How to read line and band where several steps share a bin; nothing where each step is drawn."""
+    if (binned["rows"] <= 1).all():
+        return ""
+    return f" Line: {style.middle} of {span.width(style.bins)} steps; band: their lowest to highest."

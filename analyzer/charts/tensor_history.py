@@ -1,0 +1,111 @@
+"""A small chart for each parameter tensor: its gradient, its updates, and how far it has moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+import polars as pl
+
+from ..wording import count, plural, shape_words
+from .absent import why_absent
+from .base import Chart, Figure, Missing, Section
+from .binning import bands
+from .marks import Axes, fit_domain, layered, line_layers, odd_keys, series_keys
+from .over_steps import whole
+from .summary import spoken, summarise
+from .tensor_rows import tensors_with
+
+if TYPE_CHECKING:
+    from ..manifest import TensorInfo
+    from ..run import Run
+
+MOST = 96
+"""Tensors drawn; the size of the page must not follow the size of the model."""
+
+HEIGHT = 110
+
+SERIES = {"grad_norm": "gradient norm", "update_norm": "update norm", "distance": "distance from start"}
+
+KEYS = series_keys(tuple(SERIES.values()))
+"""The legend that all of these charts share."""
+
+
+class TensorHistory(Chart):
+    """One chart for each tensor. `first` names tensors to draw in any case, those that findings speak of."""
+
+    name: ClassVar[str] = "tensor-history"
+    title: ClassVar[str] = "Tensors one by one"
+    section: ClassVar[Section] = "tensors"
+
+    def __init__(self, first: Iterable[str] = ()) -> None:
+        self.first = tuple(first)
+
+    def draw(self, run: Run) -> Figure | Missing:
+        """The chart of the first tensor."""
+        return next(self.figures(run))
+
+    def figures(self, run: Run) -> Iterator[Figure | Missing]:
+        """Figures in forward order; of more than `MOST` tensors, those named and an even choice of the rest."""
+        columns = [column for column in SERIES if run.has("layers", column)]
+        if not columns:
+            yield Missing(self.title, why_absent(run, "layers", "grad_norm"))
+            return
+        named = dict.fromkeys(name for column in columns for name in tensors_with(run, column))
+        order = [tensor.name for tensor in run.tensors if tensor.name in named]
+        everything = list(dict.fromkeys([*order, *named]))
+        chosen = _choice(everything, self.first)
+        parts = _by_tensor(run, columns, chosen)
+        bins = max(40, min(120, 6000 // len(chosen)))
+        shapes = {tensor.name: tensor for tensor in run.tensors}
+        for name in chosen:
+            yield _figure(run, parts[name], name, _kind(shapes.get(name)), bins)
+
+
+def left_out(run: Run) -> str:
+    """A sentence about tensors that are not drawn, if there are any."""
+    if len(run.tensors) <= MOST:
+        return ""
+    drawn = f"{plural(MOST, 'tensor')} of {count(len(run.tensors))} are drawn"
+    return f"{drawn}: those that findings name and an even choice of the rest."
+
+
+def _choice(names: list[str], first: tuple[str, ...]) -> list[str]:
+    if len(names) <= MOST:
+        return names
+    named = [name for name in names if name in set(first)][:MOST]
+    rest = [name for name in names if name not in set(named)]
+    room = MOST - len(named)
+    even = {rest[i * len(rest) // room] for i in range(room)} if room else set()
+    return [name for name in names if name in even or name in named]
+
+
+def _kind(tensor: TensorInfo | None) -> str:
+    """`Linear 128 x 784`."""
+    return f"{tensor.module_type} {shape_words(tensor.shape)}".strip() if tensor else ""
+
+
+def _by_tensor(run: Run, columns: list[str], chosen: list[str]) -> dict[str, pl.DataFrame]:
+    """For each tensor a frame with step, series and value, the statistics below each other."""
+    frame = run.frame("layers", *columns).filter(pl.col("tensor").is_in(chosen))
+    long = frame.unpivot(columns, index=["step", "tensor"], variable_name="column", value_name="value")
+    named = long.drop_nulls("value").select(
+        "tensor", "step", pl.col("column").replace_strict(SERIES).alias("series"), "value"
+    )
+    parts = named.partition_by("tensor", as_dict=True, include_key=False)
+    return {str(key[0]): part for key, part in parts.items()}
+
+
+def _figure(run: Run, frame: pl.DataFrame, name: str, subtitle: str, bins: int) -> Figure:
+    span = whole(run)
+    series = tuple(SERIES.values())
+    binned = bands(frame, "value", span, by=("series",), bins=bins, positive=True)
+    axes = Axes(span=span, title="", domain=fit_domain(binned, log=True), log=True, height=HEIGHT, bare=True)
+    description = f"{name} over {span.words()}: {spoken(summarise(frame, 'value', span, 'series'))}"
+    return Figure(
+        title=name,
+        chart=layered(line_layers(binned, axes, series, width=span.width(bins)), axes.height, description),
+        reading=subtitle,
+        description=description,
+        keys=odd_keys(binned),
+    )

@@ -1,0 +1,33 @@
+"""How long the updates are that the optimizer makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from .absent import why_absent
+from .base import Chart, Figure, Missing, Section
+from .over_steps import Style, over_steps
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+
+class UpdateSize(Chart):
+    """Norm of each update, all tensors together."""
+
+    name: ClassVar[str] = "update-size"
+    title: ClassVar[str] = "Update size"
+    section: ClassVar[Section] = "step-size"
+
+    def draw(self, run: Run) -> Figure | Missing:
+        """The norm of the update at the steps where it was measured."""
+        if not run.has("steps", "update_norm"):
+            return Missing(self.title, why_absent(run, "steps", "update_norm"))
+        return over_steps(
+            run,
+            run.frame("steps", "update_norm"),
+            "update_norm",
+            title=self.title,
+            reading="Norm of the update that the optimizer made. It follows the learning rate and the gradients.",
+            style=Style(axis="norm", log=True),
+        )

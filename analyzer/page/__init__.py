@@ -1,0 +1,1 @@
+"""Parts of the HTML pages: what stands in them, as plain data for the templates."""
