@@ -1,7 +1,23 @@
-"""The rules, in the order in which they are listed."""
+"""The rules, in the order in which they are listed. A rule is a file of this folder, and a line here."""
 
 from __future__ import annotations
 
 from .base import Detector
+from .exploding_gradients import ExplodingGradients
+from .nonfinite import NonFinite
+from .rate_too_large import RateTooLarge
+from .rate_too_small import RateTooSmall
+from .stalled_loss import StalledLoss
+from .vanishing_gradients import VanishingGradients
+from .wiring import Wiring
 
-DETECTORS: tuple[Detector, ...] = ()
+DETECTORS: tuple[Detector, ...] = (
+    Wiring(),
+    NonFinite(),
+    ExplodingGradients(),
+    VanishingGradients(),
+    RateTooLarge(),
+    RateTooSmall(),
+    StalledLoss(),
+)
+"""Every rule, with its defaults."""

@@ -1,0 +1,111 @@
+"""How gradients and updates compare from the first layer to the last, free of the scale of loss and parameters."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from .manifest import TensorInfo
+from .run import Run
+
+FLOOR = 1e-12
+"""Smallest gradient, relative to the largest of the step, that is told from zero: 12 decades."""
+
+NEARLY_ZERO = 1e-3
+"""Root mean square of a tensor's elements, relative to the median over tensors, below which it began at zero."""
+
+_SPARSE = ("Embedding", "EmbeddingBag")
+
+
+def weights(run: Run) -> tuple[TensorInfo, ...]:
+    """The trained tensors whose relative size means something by depth, in forward order.
+
+    Matrices and kernels: no biases and scales of norms, which begin at zero or one, no frozen tensors and no
+    embeddings, of which a batch touches a few rows.
+    """
+    return tuple(
+        tensor
+        for tensor in run.tensors
+        if len(tensor.shape) >= 2 and tensor.requires_grad and tensor.module_type not in _SPARSE
+    )
+
+
+def of_weights(run: Run, *columns: str) -> pl.DataFrame:
+    """`step`, `tensor`, `depth` (position among `weights`) and these columns of the layers table.
+
+    Where several optimizers take turns, only the rows of the tensors whose turn it was.
+    """
+    chosen = weights(run)
+    depth = pl.DataFrame(
+        {
+            "tensor": [tensor.name for tensor in chosen],
+            "depth": range(len(chosen)),
+            "turn": [_optimizer(run, tensor) for tensor in chosen],
+        },
+        schema={"tensor": pl.String, "depth": pl.Int64, "turn": pl.Int64},
+    )
+    frame = run.frame("layers", *columns).join(depth, on="tensor", how="inner")
+    if run.has("steps", "optimizer") and len({group.optimizer for group in run.groups}) > 1:
+        turns = run.frame("steps", "optimizer")
+        frame = frame.join(turns, on="step", how="left").filter(
+            pl.col("optimizer").is_null() | pl.col("turn").is_null() | (pl.col("turn") == pl.col("optimizer"))
+        )
+    return frame.select("step", "tensor", "depth", *columns).sort("step", "depth")
+
+
+def _optimizer(run: Run, tensor: TensorInfo) -> int | None:
+    known = tensor.group is not None and tensor.group < len(run.groups)
+    return run.groups[tensor.group].optimizer if known and tensor.group is not None else None
+
+
+def gradient_profile(run: Run) -> pl.DataFrame:
+    """Relative gradients by depth, a row per probe: `decades`, `trend`, `first`, `last` and `rows`.
+
+    `decades` is log10 of the relative gradient (its norm over the tensor's) of the first layers, less that of the
+    last: the mean over a quarter of the layers at either end. `trend` is the correlation of log10 with the depth.
+    A step at which no gradient reaches any weight counts as twelve decades. Steps with non-finite values are left out.
+    """
+    frame = of_weights(run, "grad_norm", "grad_ratio").drop_nulls("grad_norm")
+    count = frame["depth"].n_unique()
+    if count < 3:
+        return pl.DataFrame(schema={"step": pl.Int64, "decades": pl.Float64, "trend": pl.Float64, "rows": pl.UInt32})
+    end = max(1, count // 4)
+    largest = pl.col("grad_ratio").max().over("step")
+    relative = pl.when(largest > 0).then((pl.col("grad_ratio") / largest).clip(FLOOR)).otherwise(FLOOR)
+    finite = frame.filter(pl.col("grad_norm").is_finite().all().over("step") & pl.col("grad_ratio").is_not_null())
+    return (
+        finite.with_columns(relative.cast(pl.Float64).log10().alias("log"))
+        .group_by("step", maintain_order=True)
+        .agg(
+            pl.col("log").head(end).mean().alias("head"),
+            pl.col("log").tail(end).mean().alias("tail"),
+            pl.corr("depth", "log").fill_nan(0.0).alias("trend"),
+            (pl.col("grad_norm") == 0).all().alias("none"),
+            pl.len().alias("rows"),
+        )
+        .select(
+            "step",
+            pl.when("none").then(pl.lit(-12.0)).otherwise(pl.col("head") - pl.col("tail")).alias("decades"),
+            pl.when("none").then(pl.lit(1.0)).otherwise(pl.col("trend")).alias("trend"),
+            "rows",
+        )
+    )
+
+
+def update_ratios(run: Run) -> pl.DataFrame:
+    """Updates relative to the weights, a row per probe: `median`, `largest` and `smallest` over the trained tensors.
+
+    Tensors that no optimizer holds are left out, and those that began at zero or nearly so, whose ratio says nothing.
+    """
+    held = {tensor.name: tensor.numel for tensor in weights(run) if tensor.group is not None}
+    frame = of_weights(run, "update_ratio", "param_norm").filter(pl.col("tensor").is_in(list(held)))
+    sizes = pl.DataFrame({"tensor": list(held), "numel": list(held.values())}, {"tensor": pl.String, "numel": pl.Int64})
+    began = frame.group_by("tensor").agg(pl.col("param_norm").first()).join(sizes, on="tensor")
+    spread = pl.col("param_norm") / pl.col("numel").sqrt()
+    sound = began.filter(spread > NEARLY_ZERO * spread.median()).select("tensor")
+    ratio = pl.col("update_ratio")
+    return (
+        frame.join(sound, on="tensor", how="semi", maintain_order="left")
+        .filter(ratio.is_finite())
+        .group_by("step", maintain_order=True)
+        .agg(ratio.median().alias("median"), ratio.max().alias("largest"), ratio.min().alias("smallest"))
+    )

@@ -1,0 +1,205 @@
+"""GRD001: gradients that are far too large from the start, or that grow without bound later."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..noise import block_length, blocks
+from ..overshoot import Harm, first_nonfinite, harm, is_early
+from ..phases import phases
+from ..progress import Progress, adversarial, losses, measured, uninformed
+from ..run import Run
+from ..starts import WideStart, wide_start
+from ..wording import count, number
+from .base import Detector
+
+
+@dataclass(frozen=True)
+class ExplodingGradients(Detector):
+    """The gradients are far too large: from the start, for the initialisation, or growing without bound later.
+
+    ## What it does
+    *At the start.* Compares the very first loss, before any update, with that of a model which knows nothing (ln C for C
+    classes; for a regression, the spread of the predictions with that of the targets), and looks at how gradients grow
+    from the last layer to the first. A loss that was merely scaled does not count: the logits must be as wide.
+    *Later.* Looks for gradient norms that rise tenfold above their own past and stay there while the loss loses what it
+    had learned. What begins with the first steps or after the learning rate rose is left to the rule on learning rates.
+
+    ## Why it matters
+    Weights that are too wide multiply the signal in every layer, forward and backward. The first updates then throw the
+    parameters far off, or no learning rate fits all layers.
+
+    ## What to try
+    Scale the inputs to zero mean and unit variance first. Initialise by He (ReLU) or Xavier (tanh), the last layer
+    smaller; add normalisation layers. Clip the gradient norm, in recurrent networks above all.
+
+    ## Options
+    - `loss_ratio` (3, times the loss of uniform predictions): calibrated. Healthy trainings began at 0.99 to 1.18.
+    - `spread_ratio` (5, times the spread of the targets, regression): calibrated. Healthy trainings stayed below 1.
+    - `growth` (10, times the gradient norm's own past): Keras-style detectors use 10 to 70 (AUTOTRAINER's ratio is 70).
+    - `recovery` (0.2, share of the run, at least 100 steps): a start that is mended by then is a note, not calibrated.
+
+    ## References
+    - Glorot and Bengio 2010; He et al. 2015. Pascanu et al. 2013 on clipping.
+    - Karpathy, A recipe for training neural networks 2019: verify the loss at initialisation.
+    - Zhang et al. 2021, AUTOTRAINER.
+    """
+
+    code: ClassVar[str] = "GRD001"
+    name: ClassVar[str] = "exploding-gradients"
+    severity: ClassVar[Severity] = "error"
+    requires: ClassVar = {"steps": ("loss", "grad_norm")}
+    explains: ClassVar[tuple[str, ...]] = ("NUM001", "LOS001", "GRD002")
+
+    loss_ratio: float = 3.0
+    """Times the loss of uniform predictions."""
+    spread_ratio: float = 5.0
+    """Times the spread of the targets."""
+    growth: float = 10.0
+    """Times the median gradient norm before."""
+    recovery: float = 0.2
+    """Share of the run."""
+
+    def detect(self, run: Run) -> Iterator[Finding]:
+        """At most one finding: the start explains what comes later."""
+        wide = wide_start(run, self.loss_ratio, self.spread_ratio)
+        if wide is not None:
+            yield self._at_start(run, wide)
+            return
+        if adversarial(run):
+            raise NotApplicable("several optimizers take turns: neither loss nor gradients have to settle")
+        progress, phase = measured(run), phases(run)
+        if progress is None or phase is None or run.step_count < 100:
+            raise NotApplicable(
+                "the start is sound; later growth needs 100 steps with positive losses and recorded learning rates"
+            )
+        damage = harm(run, progress, phase)
+        if damage is not None and not is_early(damage.onset, phase, run.step_count):
+            yield from self._later(run, damage)
+
+    def _at_start(self, run: Run, wide: WideStart) -> Finding:
+        progress = measured(run)
+        severity, outcome, last = self._outcome(run, wide, progress)
+        unscaled = wide.input_std is not None and wide.input_std > 10
+        causes = (
+            "Initialisation too wide: each layer multiplies the signal",
+            "Inputs not scaled",
+            "Weights loaded for another architecture",
+        )
+        what = (
+            f"The first loss is {number(wide.measured)}, {number(wide.ratio, 3)} times {wide.expected_name}"
+            f" ({number(wide.expected)}), the loss of uniform predictions"
+            if wide.classification
+            else f"The first predictions spread {number(wide.ratio, 3)} times as wide as the targets"
+        )
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity=severity,
+            message=f"{what}, before any update: the outputs and with them the gradients are far too large. {outcome}",
+            confidence=0.6 if unscaled else 0.9,
+            first_step=wide.step,
+            last_step=last,
+            tensors=_extreme(run, wide),
+            value=wide.ratio,
+            threshold=self.loss_ratio if wide.classification else self.spread_ratio,
+            evidence=_start_evidence(run, wide),
+            causes=(causes[1], causes[0], causes[2]) if unscaled else causes,
+            advice=(
+                "Scale the inputs to zero mean and unit variance.",
+                "Initialise by He (ReLU) or Xavier (tanh, sigmoid), the last layer smaller.",
+                "Add normalisation layers, or clip the gradient norm while the first steps settle.",
+            ),
+            chart=ChartRef("steps", "loss", reference=wide.expected if wide.classification else None),
+        )
+
+    def _outcome(self, run: Run, wide: WideStart, progress: Progress | None) -> tuple[Severity, str, int | None]:
+        """How grave it turned out: what that means in words, and until which step the loss stayed too high."""
+        series = losses(run)
+        last = int(series["step"][-1])
+        if progress is None or first_nonfinite(run) is not None:
+            return "error", "The run did not stay finite.", last
+        if uninformed(run, progress) or progress.end.value >= wide.measured:
+            return "error", "The run never got over it.", last
+        if wide.classification:
+            means = blocks(series, "loss", block_length(series.height))
+            fallen = means.filter(pl.col("mean") < wide.expected)
+        else:
+            fallen = series.filter(pl.col("loss") < 0.1 * progress.start)
+        if fallen.is_empty():
+            return "warning", "The loss has not fallen to that level.", last
+        step = int(fallen[fallen.columns[0]][0])
+        if step - wide.step <= max(100, self.recovery * run.step_count):
+            return "note", f"The run got over it within {count(step - wide.step)} steps.", step
+        return "warning", f"It took until step {count(step)} to make up for it.", step
+
+    def _later(self, run: Run, damage: Harm) -> Iterator[Finding]:
+        norms = run.frame("steps", "grad_norm").filter(pl.col("grad_norm").is_finite())
+        before = norms.filter(pl.col("step") < damage.onset)["grad_norm"].tail(1000).median()
+        after = norms.filter(pl.col("step") >= damage.onset - 3)["grad_norm"]
+        level = after.head(block_length(run.step_count)).quantile(0.75)
+        if not isinstance(before, float) or level is None or before <= 0 or level < self.growth * before:
+            return
+        yield Finding(
+            code=self.code,
+            name=self.name,
+            severity=self.severity,
+            message=f"From step {count(damage.onset)} on the gradient norm is around {number(level)}, {number(level / before, 3)}"
+            f" times its median before ({number(before)}), and the loss is {damage.kind} ({number(damage.level)}).",
+            confidence=0.7,
+            first_step=damage.onset,
+            last_step=damage.last_step,
+            value=level / before,
+            threshold=self.growth,
+            evidence=Evidence(
+                (
+                    f"The gradient norm was {number(before)} (median) up to step {count(damage.onset)}.",
+                    f"The loss reached {number(damage.level)}; {number(damage.limit)} would have been harmless.",
+                ),
+                ("The learning rate did not rise before it, and the run had been sound for long.",),
+            ),
+            causes=(
+                "Learning rate at the edge of stability",
+                "A recurrent or very deep network without gradient clipping",
+                "A bad batch, from which the optimizer's state did not recover",
+            ),
+            advice=(
+                "Clip the gradient norm at the 90th percentile of the norms before.",
+                "Lower the learning rate by a factor of 3, or decay it earlier.",
+                "Look at the batches of the steps right before.",
+            ),
+            chart=ChartRef("steps", "grad_norm", reference=self.growth * before),
+        )
+
+
+def _extreme(run: Run, wide: WideStart) -> tuple[str, ...]:
+    """The tensors with the largest relative gradients at that step, up to three."""
+    rows = run.frame("layers", "grad_ratio").filter(
+        (pl.col("step") == wide.step) & pl.col("grad_ratio").is_finite()
+    )
+    return tuple(rows.sort("grad_ratio", descending=True, maintain_order=True)["tensor"].head(3))
+
+
+def _start_evidence(run: Run, wide: WideStart) -> Evidence:
+    norms = run.frame("steps", "grad_norm").filter(pl.col("grad_norm").is_finite())["grad_norm"]
+    supporting, opposing = [], []
+    if len(norms) > 20:
+        first, later = float(norms[0]), float(norms.tail(norms.len() // 2).median() or math.nan)  # type: ignore[arg-type]
+        told = f"The first gradient norm is {number(first)}; the median over the second half of the run is {number(later)}."
+        (supporting if first > 3 * later or math.isnan(later) else opposing).append(told)
+    if wide.growth is not None and wide.growth > 0.5:
+        supporting.append(
+            f"The relative gradient grows by a factor of {number(10**wide.growth, 3)} from the last layer to the first."
+        )
+    elif wide.growth is not None:
+        opposing.append("The relative gradients of the weights do not grow towards the first layer.")
+    if wide.input_std is not None:
+        told = f"The input has a standard deviation of {number(wide.input_std, 3)}."
+        (opposing if wide.input_std > 10 else supporting).append(told)
+    return Evidence(tuple(supporting), tuple(opposing))

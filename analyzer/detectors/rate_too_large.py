@@ -1,0 +1,171 @@
+"""STP001: steps that are too large, and a loss that they harmed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..overshoot import Harm, Reach, harm, is_early, reach
+from ..phases import Phases, phases
+from ..progress import Progress, adversarial, measured
+from ..run import Run
+from ..starts import wide_start
+from ..wording import count, number, percent
+from .base import Detector
+
+
+@dataclass(frozen=True)
+class RateTooLarge(Detector):
+    """The learning rate is too large: the steps overshoot, and the loss shows it.
+
+    ## What it does
+    Asks for two witnesses. *The loss:* it stays significantly above where it began, leaves the finite numbers, or learned
+    nothing after an early jump or after the gradients died. *The steps* around the onset of that: the 90th percentile of
+    alpha exceeds 1 (they ended higher on the far wall of the parabola than they began), or an update was larger than a
+    tenth of the weights in half of the layers. It looks only where a rate shows: at the start, in and after warm-up, and
+    after the rate rose. A run whose first loss, before any update, is already far too high is left to GRD001.
+    The mean of alpha decides nothing: good trainings overshoot a little all the time.
+
+    ## Why it matters
+    Steps that overshoot throw the parameters where the model knows less than nothing. Units die there, and the loss
+    stays at the value of a constant prediction however long one trains.
+
+    ## What to try
+    Divide the rate by 3 until the loss of the first 100 steps falls; warm it up; mind that momentum m multiplies the step
+    by 1/(1-m); scale the inputs; clip the gradient norm.
+
+    ## Options
+    - `alpha` (1): the mirror point of the parabola, by definition. In calibration healthy trainings had 90th percentiles
+      up to 1.5 (full batch); without harm to the loss that is no finding.
+    - `ratio` (0.1, update over weight): MindInsight's weight_change_too_large; cs231n recommends 0.001.
+    - `least_ratio` (0.02): smaller steps do not make alpha a witness; calibrated on converged trainings, whose alpha is noise.
+    - `rise` (1.2, times the first loss; 2 where the loss of a model that knows nothing is not known): calibrated, healthy
+      trainings stayed below 1.02 and 1.4.
+
+    ## References
+    - Mahsereci and Hennig 2017; Schneider et al. 2021, Cockpit, section 2.1 and figure 5 on alpha.
+    - Karpathy, CS231n: ratio of updates to weights. Cohen et al. 2021 on the edge of stability.
+    """
+
+    code: ClassVar[str] = "STP001"
+    name: ClassVar[str] = "learning-rate-too-large"
+    severity: ClassVar[Severity] = "error"
+    requires: ClassVar = {"steps": ("loss", "lr")}
+    explains: ClassVar[tuple[str, ...]] = ("NUM001", "GRD001", "GRD002", "LOS001")
+
+    alpha: float = 1.0
+    """Position on the parabola: 0 its minimum, 1 its mirror point."""
+    ratio: float = 0.1
+    """Update norm over parameter norm."""
+    least_ratio: float = 0.02
+    """Update norm over parameter norm."""
+    rise: float = 1.2
+    """Times the first loss."""
+
+    def detect(self, run: Run) -> Iterator[Finding]:
+        """At most one finding."""
+        if not (run.has("layers", "update_norm") or run.has("steps", "alpha")):
+            raise NotApplicable("neither updates nor alpha were recorded: the loss alone names no cause")
+        if adversarial(run):
+            raise NotApplicable("several optimizers take turns: the loss does not have to fall")
+        progress, phase = measured(run), phases(run)
+        if progress is None or phase is None:
+            raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
+        if phase.full_from is None:
+            raise NotApplicable("the learning rate was still rising when the run ended")
+        if wide_start(run) is not None:
+            raise NotApplicable("the outputs were far too large before the first update, which must be mended first (GRD001)")
+        damage = harm(run, progress, phase, self.rise)
+        if damage is None or not is_early(damage.onset, phase, run.step_count):
+            return
+        steps = reach(run, damage.onset - 100, damage.onset + 50)
+        if self._witnessed(steps, damage):
+            yield self._finding(run, progress, damage, steps, phase)
+
+    def _witnessed(self, steps: Reach, damage: Harm) -> bool:
+        """Whether the steps were too large too."""
+        ratio = steps.ratio
+        if steps.uphill > 0.5:
+            return False
+        if ratio is not None and ratio > (self.ratio / 2 if damage.kind == "killed" else self.ratio):
+            return True
+        over = steps.alpha_p90 is not None and steps.alpha_p90 > self.alpha
+        return over and (ratio is None or ratio > self.least_ratio)
+
+    def _finding(self, run: Run, progress: Progress, damage: Harm, steps: Reach, phase: Phases) -> Finding:
+        over = steps.alpha_p90 is not None and steps.alpha_p90 > self.alpha
+        far = steps.ratio is not None and steps.ratio > self.ratio
+        stale = steps.stale > 0.5
+        by_alpha = over and not far
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity="warning" if damage.recovered else self.severity,
+            message=_message(damage, steps, progress, far=far, peak=phase.peak),
+            confidence=0.3 if stale else (0.95 if over and far else 0.85) - (0.15 if damage.recovered else 0.0),
+            first_step=damage.onset,
+            last_step=damage.last_step,
+            value=steps.alpha_p90 if by_alpha else steps.ratio,
+            threshold=self.alpha if by_alpha else self.ratio,
+            evidence=self._evidence(damage, steps, phase),
+            causes=(("Gradients that are never cleared: zero_grad is missing",) if stale else ()) + _CAUSES,
+            advice=(
+                f"Divide the learning rate ({number(phase.peak)}) by 3 until the loss of the first 100 steps falls.",
+                "Warm the rate up over the first hundreds of steps.",
+                "Remember that momentum m multiplies the step by 1/(1-m).",
+                "Scale the inputs; clip the gradient norm.",
+            ),
+            chart=ChartRef("steps", "alpha", reference=self.alpha)
+            if by_alpha
+            else ChartRef("layers", "update_ratio", reference=self.ratio),
+        )
+
+    def _evidence(self, damage: Harm, steps: Reach, phase: Phases) -> Evidence:
+        supporting = [
+            f"The loss began at {number(damage.start)} and reached {number(damage.level)}"
+            f" ({damage.kind}; up to {number(damage.limit)} would have been harmless)."
+        ]
+        opposing = []
+        if steps.alpha_p90 is not None:
+            told = f"The 90th percentile of alpha around step {count(damage.onset)} is {number(steps.alpha_p90, 3)} ({count(steps.alphas)} steps)."
+            (supporting if steps.alpha_p90 > self.alpha else opposing).append(told)
+        else:
+            opposing.append("Alpha was not recorded there.")
+        if steps.ratio is not None and steps.ratio_step is not None:
+            told = f"At step {count(steps.ratio_step)} the median layer moved by {percent(steps.ratio)} of its norm."
+            (supporting if steps.ratio > self.ratio else opposing).append(told)
+        if phase.warmed_up:
+            opposing.append("The learning rate was warmed up.")
+        if damage.recovered:
+            opposing.append("The run recovered.")
+        if steps.stale > 0.5:
+            opposing.append(f"At {percent(steps.stale)} of the steps gradients were left from the step before.")
+        return Evidence(tuple(supporting), tuple(opposing))
+
+
+_CAUSES = (
+    "Learning rate too large",
+    "Momentum not taken into account when the rate was chosen",
+    "No warm-up",
+    "Inputs or targets not scaled",
+)
+
+
+def _message(damage: Harm, steps: Reach, progress: Progress, *, far: bool, peak: float) -> str:
+    step = (
+        f"the median layer moved by {percent(steps.ratio)} of its norm in one step ({count(steps.ratio_step)})"
+        if far or steps.alpha_p90 is None
+        else f"every tenth step ended beyond alpha {number(steps.alpha_p90, 3)}"
+    )
+    end = number(progress.end.value)
+    loss = {
+        "above its start": f"the loss rose from {number(damage.start)} to {number(damage.level)} from step {count(damage.onset)} on",
+        "non-finite": f"the loss or a gradient is not finite from step {count(damage.onset)} on",
+        "thrown off": f"the loss jumped from {number(damage.start)} to {number(damage.level)} and ended at {end}, having learned nothing",
+        "killed": f"the gradients of the first layers died around step {count(damage.onset)}, and the loss stayed at {end}",
+        "lost again": f"the loss lost again what it had learned from step {count(damage.onset)} on",
+    }[damage.kind]
+    rest = f", and ended at {end} nevertheless" if damage.recovered else ""
+    return f"With a learning rate of {number(peak)} {step}, and {loss}{rest}."

@@ -1,0 +1,165 @@
+"""STP002: steps that are too small to get anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from ..depth import of_weights, update_ratios
+from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..noise import batch_mean
+from ..phases import Phases, phases
+from ..progress import Progress, adversarial, losses, measured, uninformed
+from ..run import Run
+from ..wording import count, number, percent
+from .base import Detector
+
+
+@dataclass(frozen=True)
+class RateTooSmall(Detector):
+    """The learning rate is too small: no layer moves, and the loss has hardly fallen.
+
+    ## What it does
+    Asks for two witnesses, over the steps at full learning rate. *The steps:* in every layer the median update is below
+    3e-4 of the weights, and never was large. *The loss:* it has fallen by less than a fifth, and the model is not at a
+    floor: it knows little more than one that never saw its input. Small updates of a training that has converged are no
+    finding, nor are those of the first layers alone, which are vanishing gradients.
+    Alpha is told as evidence only: a step that hardly moves has an alpha of -1 without noise, but of -1/(1 + noise scale /
+    batch size) with it, so that no threshold separates.
+
+    ## Why it matters
+    The run costs what a good one costs, and gets nowhere. It looks like a model that cannot learn.
+
+    ## What to try
+    Multiply the rate by 10 until the loss falls within the first hundred steps, by 3 from there. Look for a schedule that
+    starts or ends too low, for clipping of nearly every step, for a wrong parameter group.
+
+    ## Options
+    - `ratio` (3e-4, update over weight): cs231n recommends 1e-3, MindInsight watches 1e-4; calibrated: healthy trainings had
+      at least 1e-3 in some layer before they converged.
+    - `peak_ratio` (3e-3): steps that were ever larger are no finding (a network that was thrown off and died).
+    - `fall` (0.2, share of the first loss) and `steps` (100 steps at full rate).
+
+    ## References
+    - Karpathy, CS231n: ratio of updates to weights, around 1e-3. Schneider et al. 2021, Cockpit, figure 5.
+    """
+
+    code: ClassVar[str] = "STP002"
+    name: ClassVar[str] = "learning-rate-too-small"
+    severity: ClassVar[Severity] = "error"
+    requires: ClassVar = {"steps": ("loss", "lr"), "layers": ("update_norm", "param_norm")}
+    explains: ClassVar[tuple[str, ...]] = ("LOS001",)
+
+    ratio: float = 3e-4
+    """Update norm over parameter norm."""
+    peak_ratio: float = 3e-3
+    """Update norm over parameter norm."""
+    fall: float = 0.2
+    """Share of the first loss."""
+    steps: int = 100
+    """Steps at full learning rate."""
+
+    def detect(self, run: Run) -> Iterator[Finding]:
+        """At most one finding."""
+        if adversarial(run):
+            raise NotApplicable("several optimizers take turns: the loss does not have to fall")
+        progress, phase = measured(run), phases(run)
+        if progress is None or phase is None:
+            raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
+        first, last = phase.full()
+        if phase.full_from is None or last - first + 1 < self.steps:
+            raise NotApplicable(f"fewer than {self.steps} steps were taken at the full learning rate")
+        ratios = update_ratios(run)
+        inside = ratios.filter(pl.col("step").is_between(first, last))
+        if inside.is_empty():
+            raise NotApplicable("no update of a weight tensor was recorded at the full learning rate")
+        if self._tiny(inside, ratios) and self._fruitless(run, progress):
+            yield self._finding(run, progress, phase, inside)
+
+    def _tiny(self, inside: pl.DataFrame, ratios: pl.DataFrame) -> bool:
+        largest, peak = inside["largest"].median(), ratios["median"].max()
+        return largest < self.ratio and peak < self.peak_ratio  # type: ignore[operator]
+
+    def _fruitless(self, run: Run, progress: Progress) -> bool:
+        fallen = 1 - progress.end.value / progress.start if progress.start > 0 else 1.0
+        return fallen < self.fall and uninformed(run, progress, self.fall) is True
+
+    def _finding(self, run: Run, progress: Progress, phase: Phases, inside: pl.DataFrame) -> Finding:
+        largest = float(inside["largest"].median())  # type: ignore[arg-type]
+        fallen = 1 - progress.end.value / progress.start
+        none = phase.zero_share > 0.9
+        pace = "none at all" if largest == 0 else f"{number(largest, 2)} of its weights a step"
+        factor = 10 ** min(5, max(1, round(-3 - _log10(largest))))
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity=self.severity if fallen < 0.05 else "warning",
+            message=f"With a learning rate of {number(phase.peak)} the layer that moves most moves by {pace}; after"
+            f" {count(run.step_count)} steps the loss is {number(progress.end.value)}, {percent(max(0.0, fallen))} below its start.",
+            confidence=0.95 if fallen < 0.05 else 0.75,
+            first_step=phase.full()[0],
+            last_step=phase.full()[1],
+            tensors=(),
+            value=largest,
+            threshold=self.ratio,
+            evidence=_evidence(run, progress, phase),
+            causes=(("The learning rate is zero",) if none else ())
+            + (
+                "Learning rate too small",
+                "A schedule that starts, or stays, too low",
+                "Clipping so tight that it takes most of every step",
+                "The parameters are in a group with another rate",
+            ),
+            advice=(
+                f"Multiply the learning rate by {count(factor)}, then by 3 while the first hundred steps get better.",
+                "Check the rates that were recorded against the schedule that was meant.",
+            ),
+            chart=ChartRef("layers", "update_ratio", reference=self.ratio),
+        )
+
+
+def _log10(value: float) -> float:
+    import math
+
+    return math.log10(value) if value > 0 else -8.0
+
+
+def _evidence(run: Run, progress: Progress, phase: Phases) -> Evidence:
+    supporting, opposing = [], []
+    travelled = _travelled(run)
+    if travelled is not None:
+        supporting.append(f"No weight tensor ended more than {percent(travelled)} of its norm from where it began.")
+    series = losses(run)["loss"]
+    quarter = max(1, series.len() // 4)
+    before, end = batch_mean(series.slice(series.len() - 2 * quarter, quarter)), batch_mean(series.tail(quarter))
+    if before.exceeds(end, 3):
+        supporting.append(
+            f"The loss was still falling at the end: {number(before.value)}, then {number(end.value)} in the last quarter."
+        )
+    alphas = run.frame("steps", "alpha")["alpha"].drop_nulls()
+    if len(alphas) >= 10:
+        told = f"The median of alpha is {number(float(alphas.median()), 3)} ({count(len(alphas))} steps)."  # type: ignore[arg-type]
+        (supporting if alphas.median() < -0.5 else opposing).append(told)  # type: ignore[operator]
+    if (clipped := _clipped(run)) > 0.5:
+        opposing.append(f"{percent(clipped)} of the steps were clipped to less than a tenth: the rate may be innocent.")
+    if progress.learned > 0.05:
+        opposing.append(f"The loss has fallen below {number(progress.reference)} by {percent(progress.learned)}.")
+    return Evidence(tuple(supporting), tuple(opposing))
+
+
+def _travelled(run: Run) -> float | None:
+    """The largest distance from the start among the weight tensors, relative to their norms, at the last probe."""
+    last = of_weights(run, "distance", "param_norm").group_by("tensor").agg(pl.all().last())
+    share = last.filter(pl.col("param_norm") > 0).select(pl.col("distance") / pl.col("param_norm")).to_series()
+    share = share.drop_nulls()
+    return float(share.max()) if len(share) else None  # type: ignore[arg-type]
+
+
+def _clipped(run: Run) -> float:
+    """Share of the steps whose gradient was clipped to less than a tenth of its norm."""
+    frame = run.frame("steps", "grad_norm", "grad_norm_clipped")
+    tight = frame.select((pl.col("grad_norm_clipped") < 0.1 * pl.col("grad_norm")).fill_null(value=False)).to_series()
+    return float(tight.mean() or 0.0)  # type: ignore[arg-type]

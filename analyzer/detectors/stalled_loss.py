@@ -1,0 +1,156 @@
+"""LOS001: a loss that does not fall though there is much to learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..noise import Mean, batch_mean
+from ..phases import phases
+from ..progress import Progress, adversarial, losses, measured, prediction_spread, uninformed
+from ..run import Run
+from ..wording import count, number, percent
+from .base import Detector
+
+
+@dataclass(frozen=True)
+class StalledLoss(Detector):
+    """The loss stays where a model that knows nothing of its input would be.
+
+    ## What it does
+    Takes the second half of the steps at full learning rate (no warm-up, no decay below a tenth) and compares the mean
+    loss of its two halves. If it fell by less than 1 % or less than three standard errors, the loss is flat. A flat loss
+    is a finding only if it is not a floor: for a classification within 5 % of the entropy of the class frequencies (ln C
+    if they are equal) or above it, for a regression if the predictions are nearly the same for all samples. A loss that
+    fell before it went flat, as it does when a training converges, is none.
+
+    ## Why it matters
+    Time spent on such a run is lost. It is a symptom: other rules name the cause where they can.
+
+    ## What to try
+    Overfit a single batch first. If that fails too: a learning rate far too small or too large, gradients that do not
+    reach the model, the wrong input to the loss (softmax twice, shapes that broadcast). If it works: inputs and labels
+    that do not belong together.
+
+    ## Options
+    - `steps` (100 steps at full rate): fewer prove nothing.
+    - `fall` (0.01, share of the loss): a smaller fall counts as flat; SageMaker Debugger's LossNotDecreasing has 0.001 per
+      10 steps, which fires on every healthy training.
+    - `errors` (3 standard errors, by batch means).
+    - `margin` (0.05, share of the zero-information loss): calibrated, healthy trainings of 100 steps had learned 25 %.
+
+    ## References
+    - Karpathy, A recipe for training neural networks 2019. Full Stack Deep Learning, Troubleshooting.
+    """
+
+    code: ClassVar[str] = "LOS001"
+    name: ClassVar[str] = "stalled-loss"
+    severity: ClassVar[Severity] = "error"
+    requires: ClassVar = {"steps": ("loss",)}
+
+    steps: int = 100
+    """Steps at full learning rate."""
+    fall: float = 0.01
+    """Share of the loss."""
+    errors: float = 3.0
+    """Standard errors."""
+    margin: float = 0.05
+    """Share of the zero-information loss."""
+
+    def detect(self, run: Run) -> Iterator[Finding]:
+        """At most one finding."""
+        if adversarial(run):
+            raise NotApplicable("several optimizers take turns: the loss does not have to fall")
+        progress = measured(run)
+        if progress is None:
+            raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
+        series = _at_full_rate(run)
+        if series.height < self.steps:
+            raise NotApplicable(
+                f"{series.height} steps at full learning rate with a finite loss are too few; {self.steps} are needed"
+            )
+        knows_nothing = uninformed(run, progress, self.margin)
+        if knows_nothing is None:
+            raise NotApplicable(
+                "the floor of this loss is not known: it is no cross-entropy, and predictions and targets were not seen"
+            )
+        late = series.tail(series.height // 2)
+        earlier, later = batch_mean(late["loss"].head(late.height // 2)), batch_mean(late["loss"].tail(late.height // 2))
+        if knows_nothing and self._flat(earlier, later):
+            yield self._finding(run, progress, late, earlier, later)
+
+    def _flat(self, earlier: Mean, later: Mean) -> bool:
+        fallen = earlier.exceeds(later, self.errors)
+        return not fallen or earlier.value - later.value < self.fall * later.value
+
+    def _finding(
+        self, run: Run, progress: Progress, late: pl.DataFrame, earlier: Mean, later: Mean
+    ) -> Finding:
+        zero = progress.zero
+        first, last = _since(run, later), int(losses(run)["step"][-1])
+        level = (
+            f"{number(later.value)}, where a model that knows nothing of its input is ({zero.name}, {number(zero.prior)})"
+            if zero
+            else f"{number(later.value)}, and the predictions are nearly the same for all samples"
+        )
+        change = later.value - earlier.value
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity=self.severity,
+            message=f"The loss stays at {level}: from steps {count(late['step'][0])} to {count(late['step'][-1])} it changed"
+            f" by {number(change, 2)} ± {number((earlier.error**2 + later.error**2) ** 0.5, 2)}.",
+            confidence=0.9,
+            first_step=first,
+            last_step=last,
+            value=later.value,
+            threshold=(1 - self.margin) * zero.prior if zero else None,
+            evidence=_evidence(run, progress, earlier, later),
+            causes=(
+                "Learning rate far too small, or so large that units died",
+                "Gradients do not reach the model: detached, frozen, not in the optimizer, vanishing",
+                "Wrong input to the loss: softmax twice, shapes that broadcast",
+                "Labels that do not belong to the inputs",
+            ),
+            advice=(
+                "Overfit one batch: the loss must go to about zero.",
+                "Compare the shapes of predictions and targets, and what the loss expects.",
+                "Show a batch of inputs with their labels.",
+                "Try learning rates ten times larger and ten times smaller.",
+            ),
+            chart=ChartRef("steps", "loss", reference=zero.prior if zero else None),
+        )
+
+
+def _at_full_rate(run: Run) -> pl.DataFrame:
+    """Steps and losses between warm-up and decay."""
+    phase = phases(run)
+    series = losses(run)
+    return series if phase is None else series.filter(pl.col("step").is_between(*phase.full()))
+
+
+def _since(run: Run, later: Mean) -> int:
+    """The first step from which on the loss is within a twentieth of its level at the end."""
+    series = losses(run)
+    off = series.filter((pl.col("loss") - later.value).abs() > 0.2 * later.value)
+    if off.is_empty() or off["step"][-1] == series["step"][-1]:
+        return int(series["step"][0])
+    return int(series.filter(pl.col("step") > off["step"][-1])["step"][0])
+
+
+def _evidence(run: Run, progress: Progress, earlier: Mean, later: Mean) -> Evidence:
+    supporting = [
+        f"The mean loss was {number(earlier.value)} ± {number(earlier.error, 2)}, then {number(later.value)} ±"
+        f" {number(later.error, 2)} (standard errors by batch means)."
+    ]
+    opposing = []
+    spread = prediction_spread(run)
+    if spread is not None:
+        supporting.append(f"The predictions of a batch spread over {percent(spread)} of the range of the targets.")
+    if progress.start > 1.2 * later.value:
+        opposing.append(f"The loss began higher, at {number(progress.start)}.")
+    return Evidence(tuple(supporting), tuple(opposing))

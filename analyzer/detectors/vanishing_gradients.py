@@ -1,0 +1,153 @@
+"""GRD002: hardly any gradient reaches the first layers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from ..depth import gradient_profile, weights
+from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..overshoot import death
+from ..progress import Progress, measured, uninformed
+from ..run import Run
+from ..spans import Span, firing_spans
+from ..wording import count, number, percent
+from .base import Detector
+
+
+@dataclass(frozen=True)
+class VanishingGradients(Detector):
+    """The gradients of the first layers are lost in the layers above them.
+
+    ## What it does
+    Compares the relative gradients (norm of the gradient over norm of the tensor) of the first and the last layers, at
+    every probe. It fires if those of the first are a thousand times smaller, falling with depth, for most of the run,
+    and little was learned. Biases, scales of norms, embeddings and frozen tensors are left out. What counts is the
+    ratio: gradients that are small in all layers, as they are when a training has converged, are no finding.
+
+    ## Why it matters
+    Layers that get no gradient stay as they were initialised. The layers above them see random features, or nothing.
+
+    ## What to try
+    ReLU or GELU in place of sigmoid or tanh; normalisation layers; residual connections; initialisation by He or
+    Xavier; fewer layers. If the gradients were sound at the start and died later, look for dead or saturated units: a
+    learning rate that is too large, inputs that are not scaled.
+
+    ## Options
+    - `decades` (3 decades between last and first layers): AUTOTRAINER's beta_1 (1e-3); calibrated: healthy trainings
+      stayed below 2, deep sigmoid networks above 3.5.
+    - `persistence` (0.8, share of the probes): reference; healthy trainings have none.
+    - `learned` (0.5, share of what there was to learn): more is no finding, calibrated on networks that recover.
+    - `probes` (10): fewer cannot show persistence.
+
+    ## References
+    - Hochreiter 1991; Bengio et al. 1994; Glorot and Bengio 2010.
+    - Zhang et al. 2021, AUTOTRAINER; Schneider et al. 2021, Cockpit, section 3.2: per layer, not per network.
+    """
+
+    code: ClassVar[str] = "GRD002"
+    name: ClassVar[str] = "vanishing-gradients"
+    severity: ClassVar[Severity] = "error"
+    requires: ClassVar = {"steps": ("loss",), "layers": ("grad_norm", "param_norm")}
+    explains: ClassVar[tuple[str, ...]] = ("LOS001", "STP002")
+
+    decades: float = 3.0
+    """Decades (powers of ten) between the last and the first layers."""
+    persistence: float = 0.8
+    """Share of the probes."""
+    learned: float = 0.5
+    """Share of the loss of a model that knows nothing."""
+    probes: int = 10
+    """Probes."""
+
+    def detect(self, run: Run) -> Iterator[Finding]:
+        """At most one finding, for the longest stretch."""
+        profile = gradient_profile(run)
+        if profile.is_empty():
+            raise NotApplicable("fewer than three weight tensors have gradients: there is no depth to compare over")
+        if profile.height < self.probes:
+            raise NotApplicable(f"{profile.height} probes cannot show that something persists; {self.probes} are needed")
+        progress = measured(run)
+        if progress is None:
+            raise NotApplicable("the loss takes negative values: how much was learned is not known")
+        violated = profile.select((pl.col("decades") <= -self.decades) & (pl.col("trend") > 0.5)).to_series()
+        spans = firing_spans(profile["step"], violated)
+        longest = max(spans, key=lambda span: span.violations, default=None)
+        knows_nothing = uninformed(run, progress)
+        if longest is None or (progress.learned > self.learned and not knows_nothing):
+            return
+        from_start = profile["decades"].head(5).median() <= -self.decades  # type: ignore[operator]
+        lasting = longest.violations >= self.persistence * profile.height
+        died = not from_start and bool(knows_nothing) and longest.last_step >= profile["step"].tail(3)[0]
+        if longest.share >= self.persistence and ((lasting and from_start) or died):
+            yield self._finding(run, profile, longest, progress, from_start=from_start)
+
+    def _finding(
+        self, run: Run, profile: pl.DataFrame, span: Span, progress: Progress, *, from_start: bool
+    ) -> Finding:
+        inside = profile.filter(pl.col("step").is_between(span.first_step, span.last_step))
+        decades = -float(inside["decades"].median())  # type: ignore[arg-type]
+        names = [tensor.name for tensor in weights(run)]
+        when = "from the start" if from_start else f"from step {count(span.first_step)} on, after a sound start"
+        size = "at least a trillion" if decades >= 11.9 else number(10**decades, 2)
+        nothing = progress.learned < 0.1
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity=self.severity if nothing else "warning",
+            message=f"Relative to its weights, the gradient of the first layers ({names[0]}) is {size} times smaller"
+            f" than that of the last ({names[-1]}) {when}, and {_outcome(progress)}.",
+            confidence=(0.95 if nothing else 0.8) if from_start else 0.4,
+            first_step=span.first_step,
+            last_step=span.last_step,
+            tensors=(names[0], names[-1]),
+            value=decades,
+            threshold=self.decades,
+            unit="decades",
+            evidence=_evidence(run, span, inside, progress, from_start=from_start),
+            causes=_CAUSES if from_start else (_CAUSES[3], *_CAUSES[:3]),
+            advice=(
+                "Use ReLU or GELU in place of sigmoid or tanh.",
+                "Add normalisation layers or residual connections.",
+                "Initialise by He (ReLU) or Xavier (tanh, sigmoid).",
+                "Try it with fewer layers.",
+            )
+            if from_start
+            else (
+                "Lower the learning rate, or warm it up: too large steps kill units for good.",
+                "Scale the inputs; use GELU or a leaky ReLU.",
+            ),
+            chart=ChartRef("layers", "grad_ratio", (names[0], names[-1])),
+        )
+
+
+_CAUSES = (
+    "Saturating activations (sigmoid, tanh) in many layers",
+    "Great depth without residual connections or normalisation",
+    "Initialisation too narrow",
+    "Dead or saturated units",
+)
+
+
+def _outcome(progress: Progress) -> str:
+    if progress.learned < 0.1:
+        return f"next to nothing was learned (loss {number(progress.end.value)} at the end)"
+    return f"only {percent(progress.learned)} of the loss of {number(progress.reference)} was learned away"
+
+
+def _evidence(run: Run, span: Span, inside: pl.DataFrame, progress: Progress, *, from_start: bool) -> Evidence:
+    trend = float(inside["trend"].median())  # type: ignore[arg-type]
+    supporting = [
+        f"{percent(span.share)} of the probes in steps {count(span.first_step)} to {count(span.last_step)} show it.",
+        f"The logarithm of the relative gradient rises with depth (correlation {number(trend, 2)}).",
+    ]
+    opposing = []
+    if progress.learned >= 0.1:
+        opposing.append(f"The loss fell from {number(progress.start)} to {number(progress.end.value)} nevertheless.")
+    died = death(run)
+    if not from_start and died is not None:
+        opposing.append(f"The gradients were sound at first and died around step {count(died)}: not the depth's doing.")
+    return Evidence(tuple(supporting), tuple(opposing))

@@ -1,0 +1,300 @@
+"""WIR001: parameters that the loss, the model and the optimizer do not agree on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import polars as pl
+
+from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..run import Run
+from ..wording import listed, number, percent, plural
+from .base import Detector
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf tensor: what knows it at the end of the run, and whether the loss reached it at any step."""
+
+    name: str
+    registered: bool
+    reached: bool
+    held: bool
+    requires_grad: bool
+    parameter: bool
+    numel: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A way in which loss, model and optimizer disagree: what it is called, what it means, causes and remedies."""
+
+    kind: str
+    meaning: str
+    causes: tuple[str, ...]
+    advice: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Wiring(Detector):
+    """Parameters that can never learn, because the loss, the model and the optimizer do not agree on them.
+
+    ## What it does
+    Compares three sets of tensors that were recorded on the first steps and whenever they changed: those that the loss
+    reaches, those that the model registers, those that an optimizer holds. *Forgotten*: in the model, reached, but in
+    no optimizer. *Detached*: held by the optimizer, but no loss reached them at any step. *Stale*: held by the
+    optimizer, but neither in the model nor reached. *Unregistered*: reached, but not in the model. And *unchanged*:
+    held and reached, but the optimizer's step leaves them exactly as they are while others move.
+    Tensors that do not require a gradient are frozen on purpose and never count, nor do groups with a rate of zero.
+
+    ## Why it matters
+    Such a model trains, and is merely worse than it should be. No curve shows it.
+
+    ## What to try
+    Build the optimizer from `model.parameters()` after the model is complete and on its device. Keep layers in a
+    `ModuleList`, not in a list. Look for `.detach()`, `.data`, `.item()`, `torch.no_grad()` and argmax between the parameters
+    and the loss. Call `requires_grad_(False)` on what is frozen on purpose.
+
+    ## Options
+    - `unchanged_share` (0.95, share of the probes): MindInsight and SageMaker Debugger compare with np.allclose; here the
+      update must be exactly zero.
+    - `grave_share` (0.5, share of the trainable parameters): detached tensors below it that do not begin the model, such
+      as an unused head, are a warning.
+
+    ## References
+    - Jiang et al. 2025, TrainCheck: silent errors of this kind, found one iteration after they begin.
+    - MindInsight, watchpoint weight_not_changed, which its authors switched off: it cannot know what is frozen.
+    """
+
+    code: ClassVar[str] = "WIR001"
+    name: ClassVar[str] = "parameters-not-wired"
+    severity: ClassVar[Severity] = "error"
+    explains: ClassVar[tuple[str, ...]] = ("LOS001", "STP002", "GRD002")
+
+    unchanged_share: float = 0.95
+    """Share of the probes."""
+    grave_share: float = 0.5
+    """Share of the trainable parameters."""
+
+    def detect(self, run: Run) -> Iterator[Finding]:
+        """One finding for each kind of gap."""
+        leaves = _leaves(run)
+        if not leaves:
+            raise NotApplicable("the wiring was not recorded")
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        yield from self._forgotten(run, [i for i in wanted if i.registered and i.reached and not i.held], wanted)
+        yield from self._detached(run, [i for i in wanted if i.registered and i.held and not i.reached], wanted)
+        yield from self._stale(run, [i for i in wanted if i.held and not i.registered and not i.reached], wanted)
+        yield from self._unregistered(run, [i for i in wanted if i.reached and not i.registered], wanted)
+        yield from self._unchanged(run)
+
+    def _forgotten(self, run: Run, found: list[Leaf], wanted: list[Leaf]) -> Iterator[Finding]:
+        if found:
+            yield self._finding(run, _FORGOTTEN, found, wanted, "error", 0.95)
+
+    def _detached(self, run: Run, found: list[Leaf], wanted: list[Leaf]) -> Iterator[Finding]:
+        if not found:
+            return
+        registered = [leaf for leaf in wanted if leaf.registered]
+        begins = found[0] is registered[0]
+        grave = begins or _share(found, registered) >= self.grave_share
+        yield self._finding(run, _DETACHED, found, wanted, "error" if grave else "warning", 0.9 if grave else 0.6)
+
+    def _stale(self, run: Run, found: list[Leaf], wanted: list[Leaf]) -> Iterator[Finding]:
+        if found:
+            yield self._finding(run, _STALE, found, wanted, "error", 0.9)
+
+    def _unregistered(self, run: Run, found: list[Leaf], wanted: list[Leaf]) -> Iterator[Finding]:
+        lost = [leaf for leaf in found if leaf.parameter and not leaf.held]
+        if lost:
+            yield self._finding(run, _UNREGISTERED, lost, wanted, "warning", 0.6)
+        trained = [leaf for leaf in found if leaf.held]
+        if trained:
+            yield self._finding(run, _UNSAVED, trained, wanted, "note", 0.6)
+
+    def _unchanged(self, run: Run) -> Iterator[Finding]:
+        names = _unchanged(run, self.unchanged_share)
+        if names:
+            sizes = {tensor.name: tensor.numel for tensor in run.tensors}
+            found = [Leaf(name, True, True, True, True, True, sizes[name]) for name in names]
+            wanted = [Leaf(t.name, True, True, True, True, True, t.numel) for t in run.tensors if t.requires_grad]
+            yield self._finding(run, _UNCHANGED, found, wanted, "error", 0.9)
+
+    def _finding(
+        self, run: Run, gap: Gap, found: Sequence[Leaf], wanted: Sequence[Leaf], severity: Severity, confidence: float
+    ) -> Finding:
+        names = tuple(leaf.name for leaf in found)
+        share = _share(found, wanted)
+        others = len(wanted) - len(found)
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity=severity,
+            message=f"{plural(len(found), 'tensor')} ({listed(names)}; {percent(share)} of the trainable parameters)"
+            f" {'is' if len(found) == 1 else 'are'} {gap.kind}: {gap.meaning}.",
+            confidence=confidence,
+            first_step=run.first_step,
+            last_step=run.last_step,
+            tensors=names,
+            value=float(len(found)),
+            threshold=0.0,
+            unit="tensors",
+            evidence=_evidence(run, names, others),
+            causes=gap.causes,
+            advice=gap.advice,
+            chart=_chart(run, names),
+        )
+
+
+_FORGOTTEN = Gap(
+    "forgotten",
+    "the loss reaches them, but no optimizer holds them, so that they stay as they were initialised",
+    (
+        "The optimizer was given only some of the model's parameters or groups",
+        "Layers were added or replaced after the optimizer was built",
+        "They are frozen on purpose, but still require gradients",
+    ),
+    (
+        "Build the optimizer from model.parameters(), after the model is complete.",
+        "If they are frozen on purpose: call requires_grad_(False) on them, which is faster as well.",
+    ),
+)
+_DETACHED = Gap(
+    "detached",
+    "the optimizer holds them, but no loss reached them at any step",
+    (
+        "detach(), .data, .item(), torch.no_grad() or argmax between them and the loss",
+        "The modules are not used in the forward pass",
+    ),
+    (
+        "Follow their output to the loss and look for what cuts the graph.",
+        "Remove modules that are not used.",
+    ),
+)
+_STALE = Gap(
+    "stale",
+    "the optimizer holds them, but they are not in the model and no loss reaches them",
+    (
+        "The optimizer was built before the model, or a layer of it, was replaced",
+        "The optimizer was built from another copy of the model",
+    ),
+    ("Build the optimizer anew after every change of the model.",),
+)
+_UNREGISTERED = Gap(
+    "unregistered",
+    "the loss reaches them, but neither the model nor an optimizer knows them",
+    (
+        "Layers kept in a plain list or dictionary in place of ModuleList or ModuleDict",
+        "Another network that is not trained here, such as a teacher or a discriminator",
+    ),
+    (
+        "Keep layers in torch.nn.ModuleList, parameters in torch.nn.ParameterList.",
+        "Put a network that is not trained here under torch.no_grad(), or call requires_grad_(False) on it.",
+    ),
+)
+_UNSAVED = Gap(
+    "unregistered",
+    "they are trained, but the model does not know them, so that state_dict() and to() leave them out",
+    ("Layers kept in a plain list or dictionary", "A parameter on its own, such as a temperature"),
+    ("Register them with the model, or save them yourself.",),
+)
+_UNCHANGED = Gap(
+    "unchanged",
+    "they get gradients and a learning rate, but the optimizer's step leaves them exactly as they are",
+    (
+        "They are restored or overwritten after each step",
+        "Updates too small for the precision of the parameters (float16, bfloat16)",
+        "The optimizer steps another copy of them",
+    ),
+    (
+        "Look for code that copies or loads parameters in the training loop.",
+        "Keep a float32 copy of half-precision parameters.",
+    ),
+)
+
+
+def _leaves(run: Run) -> list[Leaf]:
+    """The leaf tensors of the last event, in forward order, reached if any event or any gradient says so."""
+    events = [rows for event in run.events_of("wiring") if isinstance(rows := event.detail.get("tensors"), list)]
+    if not events:
+        return []
+    reached = {str(row.get("name")) for rows in events for row in _rows(rows) if row.get("reached")}
+    reached |= set(run.frame("layers", "grad_norm").filter(pl.col("grad_norm") > 0)["tensor"].unique())
+    order = {tensor.name: position for position, tensor in enumerate(run.tensors)}
+    leaves = [_leaf(row, reached) for row in _rows(events[-1])]
+    return sorted(leaves, key=lambda leaf: order.get(leaf.name, len(order)))
+
+
+def _rows(rows: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
+    return (row for row in rows if isinstance(row, dict))
+
+
+def _leaf(row: Mapping[str, Any], reached: set[str]) -> Leaf:
+    numel = row.get("numel")
+    return Leaf(
+        name=str(row.get("name")),
+        registered=bool(row.get("registered")),
+        reached=str(row.get("name")) in reached,
+        held=bool(row.get("held")),
+        requires_grad=bool(row.get("requires_grad")),
+        parameter=bool(row.get("parameter")),
+        numel=numel if isinstance(numel, int) else 0,
+    )
+
+
+def _share(found: Sequence[Leaf], wanted: Sequence[Leaf]) -> float:
+    return sum(leaf.numel for leaf in found) / max(1, sum(leaf.numel for leaf in wanted))
+
+
+def _unchanged(run: Run, share: float) -> tuple[str, ...]:
+    """Tensors whose update is exactly zero at nearly every probe though gradient and rate are not, while others move."""
+    groups = [tensor for tensor in run.tensors if tensor.group is not None and tensor.requires_grad]
+    table = pl.DataFrame(
+        {"tensor": [tensor.name for tensor in groups], "group": [tensor.group for tensor in groups]},
+        schema={"tensor": pl.String, "group": pl.Int64},
+    )
+    steps = run.frame("steps", "lr", "skipped").filter(~pl.col("skipped").fill_null(value=False))
+    rows = (
+        run.frame("layers", "grad_norm", "param_norm", "update_norm")
+        .drop_nulls()
+        .join(table, on="tensor")
+        .join(steps, on="step")
+        .with_columns(pl.col("lr").list.get(pl.col("group"), null_on_oob=True).alias("rate"))
+        # What would be lost in rounding anyway is the business of the rule on small learning rates.
+        .filter(pl.col("rate") * pl.col("grad_norm") > 1e-6 * pl.col("param_norm"))
+    )
+    still = rows.group_by("tensor").agg(
+        (pl.col("update_norm") == 0).mean().alias("still"), (pl.col("grad_norm") > 0).mean().alias("pulled"), pl.len()
+    )
+    moving = run.frame("layers", "update_norm").filter(pl.col("update_norm") > 0)
+    if moving.is_empty():
+        return ()
+    found = set(still.filter((pl.col("still") >= share) & (pl.col("len") >= 10))["tensor"])
+    return tuple(tensor.name for tensor in groups if tensor.name in found)
+
+
+def _evidence(run: Run, names: Sequence[str], others: int) -> Evidence:
+    rows = run.frame("layers", "grad_norm", "update_norm").filter(pl.col("tensor").is_in(list(names)))
+    supporting, opposing = [], []
+    if rows["grad_norm"].count():
+        supporting.append(f"Their gradients have a norm of {number(_median(rows['grad_norm']))} (median over the probes).")
+    if rows["update_norm"].count() and (rows["update_norm"].fill_null(0.0) == 0).all():
+        supporting.append("Not one of their updates is different from zero.")
+    supporting.append(f"{plural(others, 'other trainable tensor')} {'is' if others == 1 else 'are'} wired as they should be.")
+    if run.step_count < 10:
+        opposing.append(f"Only {plural(run.step_count, 'step')} {'was' if run.step_count == 1 else 'were'} recorded.")
+    return Evidence(tuple(supporting), tuple(opposing))
+
+
+def _median(values: pl.Series) -> float | None:
+    middle = values.median()
+    return float(middle) if isinstance(middle, (int, float)) else None
+
+
+def _chart(run: Run, names: Sequence[str]) -> ChartRef | None:
+    """The updates of the tensors, if any were recorded."""
+    known = [name for name in names if any(tensor.name == name for tensor in run.tensors)]
+    column = "update_norm" if run.has("layers", "update_norm") else "grad_norm"
+    return ChartRef("layers", column, tuple(known[:8])) if known and run.has("layers", column) else None

@@ -1,0 +1,76 @@
+"""Means of noisy series: what a mini-batch loss says only holds for the mean of many, with its standard error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+SHORTEST_BLOCK = 20
+"""Steps; with fewer, the mean of a block of mini-batch losses is itself noise."""
+
+_MAD = 1.4826
+"""From the median of absolute deviations to the standard deviation of a normal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean and its standard error, in the unit of the series."""
+
+    value: float
+    error: float
+
+    def exceeds(self, other: Mean, errors: float) -> bool:
+        """Whether it lies above another by more than so many standard errors of their difference."""
+        return self.value - other.value > errors * (self.error**2 + other.error**2) ** 0.5
+
+
+def block_length(count: int) -> int:
+    """Steps in a block, of a series with so many: a hundredth, but no fewer than 20."""
+    return max(SHORTEST_BLOCK, count // 100)
+
+
+def blocks(series: pl.DataFrame, value: str, length: int) -> pl.DataFrame:
+    """The series in successive blocks of rows: `first_step`, `last_step`, `mean`, `median`, `noise`, `rows`.
+
+    `series` has the columns `step` and `value`, sorted by step. `noise` is the standard deviation of one value around
+    a trend: that of the differences of neighbours over the square root of two, by the median, so that neither a slope
+    nor a jump counts. A last block shorter than half a length joins the one before.
+    """
+    row = pl.int_range(pl.len())
+    last = max(0, (series.height + length // 2) // length - 1)
+    difference = pl.col(value).diff().abs() * (_MAD / 2**0.5)
+    return (
+        series.lazy()
+        .filter(pl.col(value).is_not_null())
+        .with_columns((row // length).clip(upper_bound=last).alias("block"), difference.alias("difference"))
+        .group_by("block", maintain_order=True)
+        .agg(
+            pl.col("step").first().alias("first_step"),
+            pl.col("step").last().alias("last_step"),
+            pl.col(value).mean().alias("mean"),
+            pl.col(value).median().alias("median"),
+            pl.col("difference").median().alias("noise"),
+            pl.len().alias("rows"),
+        )
+        .drop("block")
+        .collect()
+    )
+
+
+def batch_mean(values: pl.Series, parts: int = 5) -> Mean:
+    """The mean of a series, its standard error by the method of batch means, which autocorrelation does not fool.
+
+    The error of fewer than two parts' worth of values is infinite: such a mean proves nothing.
+    """
+    values = values.drop_nulls()
+    if values.len() < 2 * parts:
+        return Mean(_float(values.mean()), float("inf"))
+    part = pl.int_range(pl.len()) * parts // pl.len()
+    means = values.to_frame("value").group_by(part.alias("part")).agg(pl.col("value").mean())["value"]
+    return Mean(_float(values.mean()), _float(means.std()) / parts**0.5)
+
+
+def _float(value: object) -> float:
+    """A number that polars may return as None, or as any of its types."""
+    return float(value) if isinstance(value, (int, float)) else float("nan")

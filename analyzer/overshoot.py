@@ -1,0 +1,177 @@
+"""What shows that a training was thrown off: where its loss rose above its start, and how far the steps went there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from .depth import of_weights, update_ratios, weights
+from .noise import block_length, blocks
+from .phases import Phases
+from .progress import Progress, losses, uninformed
+from .run import Run
+
+SIGNIFICANT = 6.0
+"""Standard deviations of a single batch's loss that a level must lie above the start to count as above it."""
+
+SHORT = 40
+"""Steps below which half a run is a block."""
+
+Kind = Literal["non-finite", "above its start", "thrown off", "killed", "lost again"]
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """Lasting harm to the loss. `level` is the mean that shows it, `limit` what a harmless run stays below.
+
+    `onset` is the first step of it; `recovered` whether the run ended well below where it began nevertheless.
+    """
+
+    kind: Kind
+    onset: int
+    last_step: int
+    level: float
+    limit: float
+    start: float
+    recovered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far the steps of a window went. `alpha_p90` is the 90th percentile of alpha, None if fewer than 5 are known.
+
+    `ratio` is the largest median over the layers of update over weight, None if unknown, and `ratio_step` its step.
+    """
+
+    alpha_p90: float | None
+    alphas: int
+    ratio: float | None
+    ratio_step: int | None
+    uphill: float
+    stale: float
+
+
+def harm(run: Run, progress: Progress, phase: Phases, rise: float = 1.2) -> Harm | None:
+    """The first lasting harm to the loss, None if there was none. Losses must be positive."""
+    series = losses(run)
+    start, noise = starting_level(run, series)
+    known = progress.zero is not None and start >= 0.5 * progress.zero.uniform
+    limit = max((rise if known else 2.0) * start, start + SIGNIFICANT * noise)
+    if progress.zero is not None:
+        limit = max(limit, 1.1 * progress.zero.uniform)
+    knows_nothing = uninformed(run, progress)
+    recovered = progress.learned > 0.5 and progress.end.value < limit and knows_nothing is not True
+    length = block_length(series.height) if series.height >= SHORT else max(1, series.height // 2)
+    means = blocks(series, "loss", length)
+    above = means.filter(pl.col("mean") > limit)
+    broke = first_nonfinite(run)
+    recovered = recovered and broke is None
+    if not above.is_empty():
+        high = series.filter((pl.col("loss") > limit) & (pl.col("step") >= above["first_step"][0]))
+        level = float(above["mean"].max())  # type: ignore[arg-type]
+        return Harm(
+            "above its start", int(high["step"][0]), int(above["last_step"][-1]), level, limit, start, recovered
+        )
+    if broke is not None:
+        last = float(series["loss"].tail(1)[0])
+        return Harm("non-finite", broke, broke, last, limit, start, recovered=False)
+    if knows_nothing:
+        return _stuck(run, series, progress, phase, start, noise)
+    return _lost(means, progress, start)
+
+
+def starting_level(run: Run, series: pl.DataFrame) -> tuple[float, float]:
+    """The first loss, and the standard error of it: from its individual losses, else from the scatter of the run."""
+    start = float(series["loss"][0])
+    error = run.frame("steps", "loss_se").join(series.head(1).select("step"), on="step", how="semi")["loss_se"]
+    if len(error) and error[0] is not None and error[0] > 0:
+        return start, float(error[0])
+    means = blocks(series, "loss", min(block_length(series.height), max(2, series.height)))
+    relative = (means["noise"] / means["mean"]).filter(means["mean"] > 0).drop_nulls()
+    return start, start * (float(relative.median()) if len(relative) else 0.0)  # type: ignore[arg-type]
+
+
+def first_nonfinite(run: Run) -> int | None:
+    """The first step whose loss or gradient is not finite, those that a gradient scaler skipped left out."""
+    frame = run.frame("steps", "loss", "grad_norm", "skipped")
+    bad = frame.filter(
+        (pl.col("loss").is_finite().not_() | pl.col("grad_norm").is_finite().not_())
+        & ~pl.col("skipped").fill_null(value=False)
+    )
+    return None if bad.is_empty() else int(bad["step"][0])
+
+
+def _stuck(
+    run: Run, series: pl.DataFrame, progress: Progress, phase: Phases, start: float, noise: float
+) -> Harm | None:
+    """Harm to a run that learned nothing: an early jump of the loss, or gradients that died after a sound start."""
+    early = (phase.full_from or phase.first_step) + 100
+    limit = max(1.15 * start, start + SIGNIFICANT * noise)
+    jumps = series.filter((pl.col("loss") > limit) & (pl.col("step") <= early))
+    end, last = progress.end.value, int(series["step"][-1])
+    if not jumps.is_empty():
+        return Harm("thrown off", int(jumps["step"][0]), last, float(jumps["loss"].max()), limit, start, False)  # type: ignore[arg-type]
+    died = death(run)
+    return None if died is None else Harm("killed", died, last, end, start, start, recovered=False)
+
+
+def _lost(means: pl.DataFrame, progress: Progress, start: float) -> Harm | None:
+    """Harm to a run that had learned four fifths, and ended having lost half of what there was to learn."""
+    best = means["mean"].arg_min()
+    low = float(means["mean"][best])
+    limit = 0.5 * progress.reference
+    if low > 0.2 * progress.reference or progress.end.value < limit or not progress.end.error < low:
+        return None
+    after = means.slice(best).filter(pl.col("mean") > limit)
+    return Harm(
+        "lost again", int(after["first_step"][0]), int(means["last_step"][-1]), progress.end.value, limit, start, False
+    )
+
+
+def death(run: Run, factor: float = 1e-3) -> int | None:
+    """The step at which the gradients of the first half of the layers fell a thousandfold, for good; None if not.
+
+    They must have been sound at the start: larger than that for the first three probes.
+    """
+    half = max(1, len(weights(run)) // 2)
+    frame = of_weights(run, "grad_norm").filter(pl.col("depth") < half).drop_nulls()
+    sums = frame.group_by("step", maintain_order=True).agg(pl.col("grad_norm").pow(2).sum().sqrt().alias("norm"))
+    sums = sums.filter(pl.col("norm").is_finite())
+    if sums.height < 8:
+        return None
+    first = float(sums["norm"].head(3).median())  # type: ignore[arg-type]
+    alive = sums.filter(pl.col("norm") > factor * first)
+    tail = sums.tail(max(3, sums.height // 4))
+    if first <= 0 or float(tail["norm"].median()) > factor * first:  # type: ignore[arg-type]
+        return None
+    quiet = sums.filter(pl.col("norm") <= factor * first)
+    return int(quiet["step"][0]) if not alive.is_empty() else None
+
+
+def reach(run: Run, first: int, last: int) -> Reach:
+    """How far the steps from `first` to `last` went."""
+    window = run.frame("steps", "alpha", "start_slope", "stale_grad_norm").filter(
+        pl.col("step").is_between(first, last)
+    )
+    alphas = window["alpha"].drop_nulls()
+    quantiles = [alphas.head(count).quantile(0.9) for count in (25, 50, 100) if len(alphas) >= 5]
+    ratios = update_ratios(run).filter(pl.col("step").is_between(first, last))
+    top = ratios.sort("median", descending=True, nulls_last=True).head(1)
+    slopes, stale = (window.filter(pl.col(name).is_finite())[name] for name in ("start_slope", "stale_grad_norm"))
+    return Reach(
+        alpha_p90=max((value for value in quantiles if value is not None), default=None),
+        alphas=len(alphas),
+        ratio=None if top.is_empty() else float(top["median"][0]),
+        ratio_step=None if top.is_empty() else int(top["step"][0]),
+        uphill=float((slopes > 0).mean() or 0.0) if len(slopes) else 0.0,  # type: ignore[arg-type]
+        stale=float((stale > 0).mean() or 0.0) if len(stale) else 0.0,  # type: ignore[arg-type]
+    )
+
+
+def is_early(onset: int, phase: Phases, steps: int) -> bool:
+    """Whether something began where a rate that is too large shows: at the start, in or after warm-up, after a rise."""
+    begin = phase.last_step if phase.full_from is None else phase.full_from
+    patience = max(100, steps // 10)
+    return onset <= begin + patience or any(rise <= onset <= rise + patience for rise in phase.rises)

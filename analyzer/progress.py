@@ -1,0 +1,196 @@
+"""How far a training got: its losses, the loss of a model that knows nothing, and the share of it that was learned."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import polars as pl
+
+from .noise import Mean, batch_mean, block_length, blocks
+from .run import Run
+
+NEARLY_UNIFORM = 1.0
+"""Spread of the logits of a batch (a difference of natural logarithms) up to which they say next to nothing."""
+
+CONSTANT_SHARE = 0.05
+"""Spread of the predictions relative to that of the targets below which a regression predicts nothing but the mean."""
+
+NARROW_SHARE = 0.25
+"""The same, where the loss has not fallen either: the spread that the outputs of an untrained network have."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroInformation:
+    """The mean loss of a model that knows nothing of its input.
+
+    `uniform`: all classes equally probable, as after a good initialisation. `prior`: the frequencies of the classes,
+    the best that a constant prediction can do. Both in the unit of the recorded loss, whose mean over samples they are
+    where `scale` is 1; `name` says what they are, for people.
+    """
+
+    uniform: float
+    prior: float
+    scale: float
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where the loss began and ended. `learned`: share of the reference that is gone at the end, None if unknown.
+
+    `reference` is the loss of a model that knows nothing where that is known, else the loss at the start.
+    """
+
+    start: float
+    end: Mean
+    reference: float
+    zero: ZeroInformation | None
+    learned: float
+
+
+def adversarial(run: Run) -> bool:
+    """Whether several optimizers take turns, so that each step's loss is another one and none has to fall."""
+    return run.has("steps", "optimizer") and run.frame("steps", "optimizer")["optimizer"].drop_nulls().n_unique() > 1
+
+
+def losses(run: Run) -> pl.DataFrame:
+    """Step and loss of the steps with a finite loss."""
+    return run.frame("steps", "loss").filter(pl.col("loss").is_finite())
+
+
+def measured(run: Run) -> Progress | None:
+    """How far the training got; None if a loss was negative (its floor is unknown) or too few were recorded."""
+    series = losses(run)
+    if series.height < 2 or series["loss"].min() < 0:  # type: ignore[operator]
+        return None
+    length = min(block_length(series.height), max(1, series.height // 2))
+    means = blocks(series, "loss", length)
+    end = batch_mean(series["loss"].tail(max(length, series.height // 10)))
+    start = max(float(means["mean"][0]), float(series["loss"].head(3).median() or 0.0))  # type: ignore[arg-type]
+    zero = zero_information(run)
+    reference = zero.prior if zero else start
+    learned = 1 - end.value / reference if reference > 0 else 0.0
+    return Progress(start=start, end=end, reference=reference, zero=zero, learned=learned)
+
+
+def uninformed(run: Run, progress: Progress, margin: float = 0.1) -> bool | None:
+    """Whether the model knew no more at the end than one that never saw its input; None if that cannot be told.
+
+    By the loss where its zero-information value is known, up to a share of `margin`; for a regression by predictions
+    that are nearly the same for all samples.
+    """
+    if progress.zero:
+        return progress.learned < margin
+    spread = prediction_spread(run)
+    if spread is None:
+        return None
+    return spread < CONSTANT_SHARE or (spread < NARROW_SHARE and progress.learned < margin)
+
+
+def prediction_spread(run: Run, *, first: bool = False) -> float | None:
+    """Spread of a batch's predictions relative to that of all targets, for a regression; None if not recorded.
+
+    The median over the last quarter of the probes, or the first probe alone.
+    """
+    names = ("prediction_min", "prediction_max", "target_min", "target_max")
+    frame = run.frame("steps", *names).drop_nulls()
+    frame = frame.filter(pl.all_horizontal(pl.col(names).is_finite()))
+    if frame.is_empty() or loss_name(run) not in _REGRESSION:
+        return None
+    probes = frame.head(1) if first else frame.tail(max(1, frame.height // 4))
+    targets = float(frame["target_max"].max() - frame["target_min"].min())  # type: ignore[operator]
+    predictions = (probes["prediction_max"] - probes["prediction_min"]).median()
+    return float(predictions) / targets if targets > 0 else None  # type: ignore[arg-type]
+
+
+def loss_name(run: Run) -> str:
+    """The loss that is differentiated, functional or module alike: `crossentropy`, `mse`, or empty if unknown."""
+    detail = next((event.detail for event in run.events_of("loss-input")), {})
+    name = str(detail.get("loss") or (run.manifest.loss.type if run.manifest.loss else ""))
+    return name.lower().replace("_", "").removesuffix("loss")
+
+
+def zero_information(run: Run) -> ZeroInformation | None:
+    """The loss of a model that knows nothing, for a classification; None if the loss is no cross-entropy as it stands.
+
+    The mean cross-entropy of logits that span R lies within R of ln C. A recorded loss outside that was scaled, or
+    holds more terms; if the first logits were nearly uniform, the first loss is itself the zero-information value.
+    """
+    found = _cross_entropy(run)
+    first = losses(run).head(1)
+    if found is None or first.is_empty():
+        return None
+    loss, span = float(first["loss"][0]), logit_span(run)
+    if span is None:
+        return found if 0.7 < loss / found.uniform < 1.5 else None
+    if abs(loss - found.uniform) <= (span + 0.01) * found.scale:
+        return found
+    if span > NEARLY_UNIFORM or loss <= 0:
+        return None
+    return ZeroInformation(
+        uniform=loss,
+        prior=found.prior * loss / found.uniform,
+        scale=found.scale * loss / found.uniform,
+        name="the loss of the first, nearly uniform predictions",
+    )
+
+
+def logit_span(run: Run) -> float | None:
+    """Largest minus smallest value that the loss was first given as prediction; None if that was not recorded."""
+    frame = run.frame("steps", "prediction_min", "prediction_max").drop_nulls().head(1)
+    if frame.is_empty():
+        return None
+    span = float(frame["prediction_max"][0] - frame["prediction_min"][0])
+    return span if math.isfinite(span) else None
+
+
+_BINARY = frozenset({"bcewithlogits", "bce", "binarycrossentropy", "binarycrossentropywithlogits"})
+_CATEGORICAL = frozenset({"crossentropy", "nll"})
+_REGRESSION = frozenset({"mse", "l1", "smoothl1", "huber"})
+
+
+def _cross_entropy(run: Run) -> ZeroInformation | None:
+    """ln C and the entropy of the class frequencies, if the loss is a cross-entropy by its name."""
+    detail = next((event.detail for event in run.events_of("loss-input")), {})
+    name = loss_name(run)
+    frequencies = class_frequencies(run)
+    classes = 2 if name in _BINARY else _classes(detail.get("prediction_shape")) or len(frequencies)
+    if name not in _BINARY | _CATEGORICAL or classes < 2:
+        return None
+    uniform, prior = math.log(classes), sum(-share * math.log(share) for share in frequencies if share > 0)
+    scale = _reduction_scale(run, detail.get("target_shape"))
+    known = name in _CATEGORICAL and 0 < prior < uniform
+    return ZeroInformation(
+        uniform=scale * uniform,
+        prior=scale * (prior if known else uniform),
+        scale=scale,
+        name=f"ln {classes}" if not known or prior > 0.98 * uniform else "the entropy of the class frequencies",
+    )
+
+
+def class_frequencies(run: Run) -> list[float]:
+    """Share of each class among all targets seen at probes; empty if too few were seen to tell."""
+    counts = run.frame("steps", "class_counts").drop_nulls().select("class_counts")
+    sums = (
+        counts.with_columns(pl.int_ranges(pl.col("class_counts").list.len()).alias("class"))
+        .explode("class_counts", "class")
+        .group_by("class", maintain_order=True)
+        .agg(pl.col("class_counts").sum())["class_counts"]
+    )
+    total = float(sums.sum())
+    return (sums / total).to_list() if total >= 20 * sums.len() > 0 else []
+
+
+def _classes(shape: object) -> int:
+    """Number of classes by the shape of the prediction: its second dimension, the only one of a single sample."""
+    if not isinstance(shape, list) or not shape or not isinstance(size := shape[min(1, len(shape) - 1)], int):
+        return 0
+    return size
+
+
+def _reduction_scale(run: Run, shape: object) -> float:
+    """Targets in a batch if the loss is their sum, else 1."""
+    summed = run.manifest.loss is not None and run.manifest.loss.reduction == "sum"
+    sizes = [size for size in shape if isinstance(size, int)] if isinstance(shape, list) else []
+    return float(math.prod(sizes)) if summed and sizes else 1.0
