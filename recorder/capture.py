@@ -1,13 +1,14 @@
 """The input and the output gradient of modules, seen on probed steps through forward hooks and tensor hooks.
 
-Nothing is copied: a call holds references to what the forward pass used and to the gradients that the backward pass made.
-The bodies of the hooks never raise. Hooks are gone when the step closes.
+A call holds references to what the forward pass used and to the gradients that the backward pass made; nothing is copied,
+unless all of it would take too much memory: then the first samples of it are. The bodies of the hooks never raise. Hooks are gone when the step closes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     shape: tuple[int, ...]
-    """Of the first output that is differentiable."""
+    """Of the first output that is differentiable, all samples."""
     gradients: dict[int, Tensor] = field(default_factory=dict)
     """Gradient of an output tensor by its position in the flattened output."""
     random_state: tuple[Tensor, Tensor | None] | None = None
@@ -45,16 +46,21 @@ class Capture:
         self._calls: list[Call] = []
         self._states: dict[nn.Module, list[tuple[Tensor, Tensor | None]]] = {}
         self.armed = False
-        self.limit = 0
         self.overflowed = False
-        """Whether the last step held more than `limit` bytes; its calls were let go."""
+        """Whether the step would have held more than its limit of bytes; its calls were let go."""
+        self.samples: int | None = None
+        """Samples of the pass that is about to be differentiated."""
+        self.share = 1.0
+        """Share of the samples that is kept; halved whenever a step overflows."""
+        self.hopeless = False
+        """Whether even one sample was too much."""
+        self._limit = 0
         self._storages: set[int] = set()
         self._held = 0
 
     def arm(self, modules: Iterable[nn.Module], replayed: Iterable[nn.Module], limit: int) -> None:
         """Place hooks on `modules`; for those in `replayed` the random state at their call is kept too."""
-        self.limit, self.overflowed, self.armed, self._held = limit, False, True, 0
-        self._storages.clear()
+        self._limit, self.overflowed, self.armed = limit, False, True
         for module in modules:
             self._handles.append(module.register_forward_hook(self._seen, with_kwargs=True))
         for module in replayed:
@@ -68,6 +74,11 @@ class Capture:
         self._calls = [call for call in self._calls if not call.gradients]
         return reached
 
+    @property
+    def kept(self) -> int | None:
+        """Samples of the present pass that are kept."""
+        return None if self.samples is None else max(1, int(self.samples * self.share))
+
     def disarm(self) -> None:
         """Remove the module hooks; gradients of calls already seen still arrive."""
         for handle in self._handles:
@@ -80,7 +91,7 @@ class Capture:
         self._calls.clear()
         self._states.clear()
         self._storages.clear()
-        self.armed = False
+        self.armed, self.samples, self._held = False, None, 0
 
     def _about_to_run(self, module: nn.Module, _args: Any) -> None:
         if not torch.is_grad_enabled() or self.overflowed:
@@ -98,8 +109,7 @@ class Capture:
         try:
             self._note(module, args, kwargs, output)
         except Exception:  # a hook must never be the reason that a forward pass fails: without the call, no value
-            self.overflowed = True
-            self._calls.clear()
+            self._let_go()
 
     def _note(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         states = self._states.get(module)
@@ -110,29 +120,68 @@ class Capture:
             return
         call = Call(module, _detached(args), _detached(kwargs), tuple(differentiable[0][1].shape), random_state=state)
         call.versions = _versions((call.args, call.kwargs))
-        for tensor in tree_flatten((call.args, call.kwargs))[0]:
-            self._count(tensor)
         self._calls.append(call)
         for position, tensor in differentiable:
             tensor.register_hook(lambda gradient, position=position: self._arrived(call, position, gradient))
 
     def _arrived(self, call: Call, position: int, gradient: Tensor) -> None:
-        if self.armed and not self.overflowed:
+        """An output's gradient arrived. Until now autograd held the input for itself; from now on we do."""
+        if not self.armed or self.overflowed:
+            return
+        try:
             held = call.gradients.get(position)
             call.gradients[position] = gradient.detach() if held is None else held + gradient.detach()
-            self._count(gradient)
+            if self.share < 1.0:
+                self._trim(call, position)
+            for tensor in (call.gradients[position], *tree_flatten((call.args, call.kwargs))[0]):
+                self._count(tensor)
+        except Exception:  # as above
+            self._let_go()
+
+    def _trim(self, call: Call, position: int) -> None:
+        """Keep copies of the first samples only; of an input that its module averages over, all."""
+        gradient = call.gradients[position]
+        call.gradients[position] = self._first(call.module, gradient)
+        if not isinstance(call.module, nn.modules.batchnorm._BatchNorm):
+            intact = call.intact
+            call.args, call.kwargs = (tree_map(partial(self._first, call.module), v) for v in (call.args, call.kwargs))
+            call.versions = _versions((call.args, call.kwargs)) if intact else ()
+
+    def _first(self, module: nn.Module, value: Any) -> Any:
+        samples, kept = self.samples, self.kept
+        dimension = sample_dimension(module, value.shape, samples) if isinstance(value, Tensor) and samples else None
+        if dimension is None or samples is None or kept is None:
+            return value
+        return value.narrow(dimension, 0, kept * (value.shape[dimension] // samples)).clone()
 
     def _count(self, tensor: Any) -> None:
-        """Add up what is held, each storage once; let go of everything when it becomes too much."""
-        if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
+        """Add up what is held, each storage once."""
+        if self.overflowed or not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
             return
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._storages:
             self._storages.add(storage.data_ptr())
             self._held += storage.nbytes()
-        if self._held > self.limit:
-            self.overflowed = True
-            self._calls.clear()
+        if self._held > self._limit:
+            self.hopeless = self.kept in (None, 1)
+            self.share /= 2
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self.overflowed = True
+        self._calls.clear()
+
+
+def sample_dimension(module: nn.Module, shape: Sequence[int], samples: int) -> int | None:
+    """The dimension of a module's input or output that runs over samples, None if there is none.
+
+    A first dimension of n * samples holds n consecutive entries (tokens, patches) of each sample.
+    """
+    if getattr(module, "batch_first", True) is False and tuple(shape[1:2]) == (samples,):
+        return 1
+    if shape and (shape[0] == samples or (shape[0] > samples > 1 and shape[0] % samples == 0)):
+        return 0
+    return 1 if tuple(shape[1:2]) == (samples,) else None
 
 
 def _detached(value: Any) -> Any:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from .capture import Call
+from .capture import Call, sample_dimension
 from .context import Tensors
-from .projection import batch_dimension, is_linear
+from .projection import is_linear
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,16 +74,9 @@ def _usable(modules: Mapping[str, nn.Module], calls: Iterable[Call], samples: in
     """Names of the modules all of whose calls run over the samples."""
     verdicts: dict[nn.Module, bool] = {}
     for call in calls:
-        verdicts[call.module] = verdicts.get(call.module, True) and _runs_over(call, samples)
+        runs = sample_dimension(call.module, call.shape, samples) is not None
+        verdicts[call.module] = verdicts.get(call.module, True) and runs
     return {name for name, module in modules.items() if verdicts.get(module, False)}
-
-
-def _runs_over(call: Call, samples: int) -> bool:
-    try:
-        batch_dimension(call, samples)
-    except ValueError:
-        return False
-    return True
 
 
 def _owners(modules: Mapping[str, nn.Module], tensors: Tensors) -> dict[int, list[tuple[str, str]]]:

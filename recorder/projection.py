@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.utils._pytree import tree_flatten, tree_map
 
-from .capture import Call
+from .capture import Call, sample_dimension
 
 Direction = Mapping[str, Tensor]
 """Entries of the direction by the module's own parameter name; a parameter that is not in it does not move."""
@@ -75,34 +75,24 @@ def is_linear(module: nn.Module, names: tuple[str, ...]) -> bool:
     return direct and type(module).forward in LINEAR and not hasattr(module, "parametrizations")
 
 
-def project(call: Call, parameters: Direction, direction: Direction, samples: int) -> Tensor:
-    """<delta_i, J d> for each sample, (samples,).
+def project(call: Call, parameters: Direction, direction: Direction, samples: int, kept: int) -> Tensor:
+    """<delta_i, J d> for each of the first `kept` of the call's samples, (kept,).
 
     `parameters`: their values when the module was called. Raises ValueError where an output cannot be split into
     samples or an input was changed in place meanwhile, RuntimeError where the module has no forward-mode derivative.
     """
     if not call.intact:
         raise ValueError("its input was changed in place")
+    dimension = sample_dimension(call.module, call.shape, samples)
+    if dimension is None:
+        raise ValueError(f"its output of shape {call.shape} does not run over {samples} samples")
     positions = tuple(call.gradients)
     if is_linear(call.module, tuple(direction)):
-        tangents = (_by_forward_operation(call, direction),)
+        tangents: tuple[Tensor, ...] = (_by_forward_operation(call, direction),)
     else:
         tangents = _by_jacobian_vector_product(call, parameters, direction, positions)
-    dimension = batch_dimension(call, samples)
     pairs = zip(tangents, positions, strict=True)
-    return torch.stack([_per_sample(t, call.gradients[i], dimension, samples) for t, i in pairs]).sum(0)
-
-
-def batch_dimension(call: Call, samples: int) -> int:
-    """The dimension of the call's first output that runs over samples. Raises ValueError if there is none."""
-    shape = call.shape
-    if getattr(call.module, "batch_first", True) is False and shape[1:2] == (samples,):
-        return 1
-    if shape and (shape[0] == samples or (shape[0] > samples and shape[0] % samples == 0 and samples > 1)):
-        return 0
-    if shape[1:2] == (samples,):
-        return 1
-    raise ValueError(f"its output of shape {shape} does not run over {samples} samples")
+    return torch.stack([_per_sample(t, call.gradients[i], dimension, kept) for t, i in pairs]).sum(0)
 
 
 def _by_forward_operation(call: Call, direction: Direction) -> Tensor:
@@ -151,10 +141,11 @@ def _set_random_state(state: tuple[Tensor, Tensor | None], device: torch.device)
         torch.cuda.set_rng_state(state[1], device)
 
 
-def _per_sample(tangent: Tensor, gradient: Tensor, dimension: int, samples: int) -> Tensor:
-    """Inner product of the two for each sample, (samples,)."""
+def _per_sample(tangent: Tensor, gradient: Tensor, dimension: int, kept: int) -> Tensor:
+    """Inner product of the two for each sample that the gradient was kept of, (kept,)."""
+    tangent = tangent.narrow(dimension, 0, gradient.shape[dimension])
     product = tangent * gradient.to(tangent.dtype)
-    return product.movedim(dimension, 0).reshape(samples, -1).sum(1)
+    return product.movedim(dimension, 0).reshape(kept, -1).sum(1)
 
 
 def _entry(module: nn.Module, direction: Direction, name: str) -> Tensor | None:

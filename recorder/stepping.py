@@ -104,6 +104,7 @@ class Stepping:
             differentiate(total, scaler, backward)
             return
         batch = self._described(total, loss, outputs, targets)
+        self._context.capture.samples = batch.samples
         if not step.micro_batches:
             step.loss_graph = total
             self._moments.call("before_backward", step)

@@ -30,7 +30,7 @@ def exploding_gradients() -> tuple[nn.Module, Optimizer]:
     for name, parameter in model.named_parameters():
         if name.endswith("weight"):
             nn.init.normal_(parameter)
-    return model, SGD(model.parameters(), RATE / 100, MOMENTUM)
+    return model, SGD(model.parameters(), RATE / 200, MOMENTUM)
 
 
 def vanishing_gradients() -> tuple[nn.Module, Optimizer]:

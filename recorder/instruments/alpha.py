@@ -24,10 +24,11 @@ _SLOPES = ("steps.start_slope", "steps.start_slope_var", "steps.end_slope", "ste
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pass:
-    """What one forward and backward pass left: the calls of the planned modules, and its number of samples."""
+    """What one forward and backward pass left: calls by module, its number of samples, and of how many they were kept."""
 
     calls: dict[nn.Module, list[Call]]
     samples: int
+    kept: int
 
 
 class Alpha(Instrument):
@@ -57,7 +58,7 @@ class Alpha(Instrument):
         """Whether every pass of the step was captured."""
 
     def wants(self, index: int, probed: bool) -> bool:
-        return probed or self._previous is not None
+        return (probed or self._previous is not None) and not self.context.capture.hopeless
 
     def begin(self, step: Step) -> None:
         self._passes, self._complete = [], True
@@ -80,7 +81,7 @@ class Alpha(Instrument):
         assert samples is not None
         if self._plan is None:
             self._plan = self._planned(calls, samples)
-        self._passes.append(_Pass(_by_module(calls), samples))
+        self._passes.append(_Pass(_by_module(calls), samples, self.context.capture.kept or samples))
         if self._previous is not None:
             self._put_total(step)
 
@@ -97,8 +98,11 @@ class Alpha(Instrument):
 
     def _obstacle(self, calls: list[Call], samples: int | None) -> str:
         """Why the slopes of this step cannot be had; empty if they can."""
-        if self.context.capture.overflowed:
-            return f"the layers' inputs and output gradients need more than {self.context.probe_memory} bytes"
+        capture = self.context.capture
+        if capture.overflowed:
+            limit = self.context.probe_memory / 2**20
+            then = "no more are made" if capture.hopeless else f"the next one keeps {capture.share:.2%} of the samples"
+            return f"a probe needs more than {limit:.3g} MiB; {then}"
         if samples is None:
             return "the number of samples is unknown: the model's forward was not seen"
         if not calls:
@@ -157,31 +161,31 @@ class Alpha(Instrument):
         each = torch.cat(parts)
         if step.scale is not None:
             each = each / step.scale
-        count = len(each)
+        samples, count = sum(one.samples for one in self._passes), len(each)
         step.put("slope_count", count)
-        step.put(f"{end}_slope", each.sum())
+        step.put(f"{end}_slope", each.mean() * samples)
         if count > 1:
-            step.put(f"{end}_slope_var", each.var() * count**2)
+            step.put(f"{end}_slope_var", each.var() * samples**2)
 
     def _projected(self, one: _Pass, direction: list[Tensor], before: list[Tensor]) -> Tensor:
-        """What each sample of a pass adds to g.d, (samples,): an individual gradient's projection over their number."""
+        """What each kept sample of a pass adds to g.d, (kept,): an individual gradient's projection over all samples."""
         assert self._plan is not None
         parts = [
-            self._of_unit(unit, call, direction, before, one.samples)
+            self._of_unit(unit, call, direction, before, one)
             for unit in self._plan.units
             for call in one.calls.get(unit.module, ())
         ]
         return torch.stack([part if part.device.type == "mps" else part.double() for part in parts]).sum(0)
 
-    def _of_unit(self, unit: Unit, call: Call, direction: list[Tensor], before: list[Tensor], samples: int) -> Tensor:
+    def _of_unit(self, unit: Unit, call: Call, direction: list[Tensor], before: list[Tensor], one: _Pass) -> Tensor:
         along = {name: direction[i] for name, i in unit.parameters.items()}
         try:
-            return project(call, self._values(unit, before), along, samples)
+            return project(call, self._values(unit, before), along, one.samples, one.kept)
         except (ValueError, RuntimeError, NotImplementedError) as error:  # of this module, not of the instrument
             assert self._plan is not None
             self._plan = self._plan.without(unit, f"{type(unit.module).__name__}: {error}")
             self._tell(self._plan, self._wanted())
-            return torch.zeros(samples, device=direction[0].device)
+            return torch.zeros(one.kept, device=direction[0].device)
 
     def _values(self, unit: Unit, before: list[Tensor]) -> dict[str, Tensor]:
         """The module's parameters as they were when it was called."""

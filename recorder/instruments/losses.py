@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import torch
 
+from ..context import Context
 from ..schema import STEPS
 from ..step import Step
 from .base import Instrument
 
 
 class IndividualLosses(Instrument):
-    """Variance of the individual losses, of all micro-batches of the step together."""
+    """Variance of the individual losses, of all micro-batches of the step together.
+
+    Looked at also one step after each probe: alpha weighs the losses at both ends of the update.
+    """
 
     name = "individual-losses"
     columns = (STEPS["loss_var"], STEPS["loss_count"])
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._probed_at = -2
+
+    def wants(self, index: int, probed: bool) -> bool:
+        """At probed steps and the ones that follow them."""
+        return probed or index == self._probed_at + 1
+
+    def begin(self, step: Step) -> None:
+        if step.probed:
+            self._probed_at = step.index
 
     def after_backward(self, step: Step) -> None:
         losses = [batch.losses for batch in step.micro_batches if batch.losses is not None]
