@@ -53,7 +53,7 @@ class Wiring(Instrument):
         self._walks_left = FIRST_STEPS
         self._told: list[dict[str, Any]] = []
 
-    def begin(self, step: Step) -> None:  # noqa: ARG002
+    def begin(self, step: Step) -> None:
         """Start over when the tensors of the model or of an optimizer are not those of the last probe."""
         named = Tensors.of(self.context.model, self.context.loss_fn)
         held = _held(self.context)
@@ -79,7 +79,7 @@ class Wiring(Instrument):
             self._tell()  # the backward pass is about to raise
         self._gradients = gradient_states(self._missing())
 
-    def after_backward(self, step: Step) -> None:  # noqa: ARG002
+    def after_backward(self, step: Step) -> None:
         """Add the tensors whose gradient this backward pass touched."""
         states = gradient_states(self._missing())
         self._reached |= {
