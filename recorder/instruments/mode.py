@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
-from ..forward import is_compiled, tensors_in
+from ..forward import tensors_in
 from ..schema import MODULES, STEPS
 from .base import Instrument
 from .model_input import choose, has_features, moments, summary
@@ -35,14 +35,13 @@ class Mode(Instrument):
         self._handles: list[RemovableHandle] = []
         self._seen: dict[str, tuple[bool, int | None]] = {}
         self._failure: Exception | None = None
-        self._hooks = not is_compiled(context.model)
-        if not self._hooks:
+        if not context.hooks:
             context.explain(("modules.training", "modules.normalized_over"), "compiled")
 
     def begin(self, step: Step) -> None:
         """Watch the batch norms of the step's forward passes."""
         self.end(step)
-        if self._hooks:
+        if self.context.hooks:
             norms = batch_norms(self.context.model).items()
             self._handles = [module.register_forward_hook(self._watch(name)) for name, module in norms]
 

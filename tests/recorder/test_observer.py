@@ -257,7 +257,7 @@ def surroundings(model: nn.Module, *optimizers: torch.optim.Optimizer) -> Surrou
     return Surroundings(
         [{name: dict(v) if isinstance(v, dict) else v for name, v in vars(m).items()} for m in model.modules()],
         [
-            (id(p), p.requires_grad, sorted(vars(p)), p._backward_hooks, getattr(p, "_post_accumulate_grad_hooks", None))
+            (id(p), p.requires_grad, sorted(vars(p)), p._backward_hooks, p._post_accumulate_grad_hooks)
             for p in model.parameters()
         ],
         [{name: str(value) for name, value in vars(o).items() if name not in hidden} for o in optimizers],

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from recorder.buffer import Buffer
 from recorder.context import Context, Tensors
 from recorder.deferred import Deferred
+from recorder.forward import is_compiled
 from recorder.instruments.base import Instrument
 from recorder.step import MicroBatch, Step
 from recorder.stepping import Stepping
@@ -25,7 +26,8 @@ class Rig:
 
     def __init__(self, model: nn.Module, *optimizers: torch.optim.Optimizer, loss_fn: object | None = None) -> None:
         tensors = Tensors.of(model, loss_fn)
-        self.context = Context(model, optimizers, loss_fn, tensors, Deferred(CPU), probe_memory=1 << 30)
+        hooks = not is_compiled(model)
+        self.context = Context(model, optimizers, loss_fn, tensors, Deferred(CPU), probe_memory=1 << 30, hooks=hooks)
         self.buffer = Buffer(CPU, len(tensors))
         self.index = 0
 
