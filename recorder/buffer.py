@@ -1,8 +1,9 @@
 """The device buffer: preallocated rows that instruments fill without synchronising, drained block by block.
 
 A row holds the device columns of `steps`, and one value per parameter tensor for each device column of `layers` (in the
-precision of the parameters: converting them would cost as much as the norms). What the host knows stays on the host. Nothing small is allocated and kept per step: that would pin
-the allocator's heap between the gradients of successive steps.
+precision of the parameters: converting them would cost as much as the norms). What the host knows stays on the host.
+Nothing small is allocated and kept per step: that would pin the allocator's heap between the gradients of successive
+steps.
 """
 
 from __future__ import annotations
@@ -84,7 +85,10 @@ class Block:
     wait: Callable[[], object]
 
     def scalars(self, column: str) -> list[float | None] | None:
-        """A float column of `steps`, with null where neither the device nor the host wrote it; None where no row has it."""
+        """A float column of `steps`, with null where neither the device nor the host wrote it.
+
+        None where no row has it.
+        """
         if not any(column in row.device or column in row.host for row in self.rows):
             return None
         values = self.values[:, _SCALARS[column]].tolist()

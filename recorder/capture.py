@@ -1,7 +1,8 @@
 """The input and the output gradient of modules, seen on probed steps through forward hooks and tensor hooks.
 
-A call holds references to what the forward pass used and to the gradients that the backward pass made; nothing is copied,
-unless all of it would take too much memory: then the first samples of it are. The bodies of the hooks never raise. Hooks are gone when the step closes.
+A call holds references to what the forward pass used and to the gradients that the backward pass made; nothing is
+copied, unless all of it would take too much memory: then the first samples of it are. The bodies of the hooks never
+raise. Hooks are gone when the step closes.
 """
 
 from __future__ import annotations
@@ -26,11 +27,19 @@ class Call:
     kwargs: dict[str, Any]
     shape: tuple[int, ...]
     """Of the first output that is differentiable, all samples."""
+    input_shapes: tuple[tuple[int, ...], ...]
+    """Of the tensors that went in, parameters apart."""
     gradients: dict[int, Tensor] = field(default_factory=dict)
     """Gradient of an output tensor by its position in the flattened output."""
     random_state: tuple[Tensor, Tensor | None] | None = None
     """State of the random numbers when the module was called: CPU, and the device's."""
     versions: tuple[int, ...] = ()
+
+    def sample_dimension(self, samples: int) -> int | None:
+        """The dimension of the output that runs over samples; None if none does, or nothing that went in did."""
+        if all(sample_dimension(self.module, shape, samples) is None for shape in self.input_shapes):
+            return None
+        return sample_dimension(self.module, self.shape, samples)
 
     @property
     def intact(self) -> bool:
@@ -118,7 +127,11 @@ class Capture:
         differentiable = [(i, t) for i, t in enumerate(tensors) if isinstance(t, Tensor) and t.requires_grad]
         if not differentiable:
             return
-        call = Call(module, _detached(args), _detached(kwargs), tuple(differentiable[0][1].shape), random_state=state)
+        given = [
+            t for t in tree_flatten((args, kwargs))[0] if isinstance(t, Tensor) and not isinstance(t, nn.Parameter)
+        ]
+        shape, shapes = tuple(differentiable[0][1].shape), tuple(tuple(t.shape) for t in given)
+        call = Call(module, _detached(args), _detached(kwargs), shape, shapes, random_state=state)
         call.versions = _versions((call.args, call.kwargs))
         self._calls.append(call)
         for position, tensor in differentiable:

@@ -91,7 +91,10 @@ class Context:
         return {id(parameter) for group in groups for parameter in group["params"]}
 
     def rates(self) -> tuple[float, ...]:
-        """Learning rate of each parameter group, all optimizers in order; reading a tensor rate costs nothing on the CPU."""
+        """Learning rate of each parameter group, all optimizers in order.
+
+        Reading a tensor rate costs nothing on the CPU.
+        """
         groups = (group for optimizer in self.optimizers for group in optimizer.param_groups)
         return tuple(_number(group.get("lr")) for group in groups)
 

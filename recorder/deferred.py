@@ -42,7 +42,9 @@ class Deferred:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._values = torch.zeros(CAPACITY, dtype=torch.float32 if device.type == "mps" else torch.float64, device=device)
+        self._values = torch.zeros(
+            CAPACITY, dtype=torch.float32 if device.type == "mps" else torch.float64, device=device
+        )
         self._used = 0
         self._rows: list[tuple[str, dict[str, Any]]] = []
 

@@ -1,4 +1,7 @@
-"""A run directory on a local disk or an object store: what it holds already, and files that appear whole or not at all."""
+"""A run directory on a local disk or an object store.
+
+What it holds already, and files that appear whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +95,9 @@ class RunDirectory:
 
 def parquet(table: pa.Table, metadata: dict[str, str]) -> bytes:
     """A table as one zstd row group; dictionaries on strings only, since floats grow by them (in size and in time)."""
-    strings = [field.name for field in table.schema if pa.types.is_dictionary(field.type) or pa.types.is_string(field.type)]
+    strings = [
+        field.name for field in table.schema if pa.types.is_dictionary(field.type) or pa.types.is_string(field.type)
+    ]
     sink = pa.BufferOutputStream()
     pq.write_table(
         table.replace_schema_metadata(metadata),

@@ -1,8 +1,10 @@
-"""What the forward passes of a probed step show from outside: the model's input, the loss call, the order of the modules."""
+"""What the forward passes of a probed step show from outside.
+
+The model's input, the loss call, the order of the modules.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -85,13 +87,13 @@ class ForwardWatch:
         """Start watching."""
         self._inputs.place()
         self._losses = LossWatch()
-        self._losses.__enter__()
+        self._losses.__enter__()  # type: ignore[no-untyped-call]
 
     def leave(self) -> None:
         """Stop watching; nothing of the step is held any longer."""
         self._inputs.remove()
         if self._losses is not None:
-            self._losses.__exit__(None, None, None)
+            self._losses.__exit__(None, None, None)  # type: ignore[no-untyped-call]
             self._losses = None
 
     def describe(
@@ -124,7 +126,7 @@ class ForwardWatch:
         """The loss calls since the last backward pass; those of `loss_fn(outputs, targets)` where none was seen."""
         assert self._losses is not None
         calls, self._losses.calls = self._losses.calls, []
-        if not calls and outputs is not None and targets is not None and isinstance(self._loss_fn, Callable):
+        if not calls and outputs is not None and targets is not None and callable(self._loss_fn):
             with torch.enable_grad():
                 self._loss_fn(outputs, targets)
             calls, self._losses.calls = self._losses.calls, []

@@ -1,4 +1,4 @@
-"""When to keep the steps around something in full: a value that turns non-finite, or a jump of the loss or the gradient.
+"""When to keep the steps around something in full: a value turns non-finite, the loss or the gradient jumps.
 
 This decides what is *kept*, not what is wrong; judging is the analyzer's.
 """

@@ -39,7 +39,10 @@ FUNCTIONS: Mapping[Callable[..., Tensor], inspect.Signature] = {
         F.triplet_margin_loss,
     )
 }
-"""Losses whose element losses are had by `reduction="none"`. (Not ctc_loss: its mean weighs samples by target length.)"""
+"""Losses whose element losses are had by `reduction="none"`.
+
+(Not ctc_loss: its mean weighs samples by target length.)
+"""
 
 
 _OLD_REDUCTION = ("reduction", "size_average", "reduce")
@@ -83,7 +86,7 @@ class LossWatch(TorchFunctionMode):
         super().__init__()
         self.calls: list[LossCall] = []
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if func in FUNCTIONS and isinstance(result, Tensor) and result.requires_grad:
             bound = FUNCTIONS[func].bind(*args, **(kwargs or {}))
@@ -96,17 +99,16 @@ def individual_losses(call: LossCall, loss: Tensor, input_shape: Sequence[int] |
 
     `loss`: the 0-d loss that is differentiated, with its graph. `input_shape`: of the model's input, None if unknown.
     """
-    relation = _relation(loss, call.result)
-    if relation is None:
-        return None, f"the loss is not a multiple of, nor a sum with, the one call of {call.name} that was seen"
+    factor = _factor(loss.grad_fn, call.result.grad_fn)
+    if factor is None:
+        return None, f"the loss is no multiple of the one call of {call.name} that was seen, nor a sum with it"
     elements = call.elements()
     count = sample_count(elements.shape, input_shape)
     if count is None:
         return None, f"losses of shape {tuple(elements.shape)} cannot be assigned to inputs of shape {input_shape}"
     each = elements.reshape(count, -1).sum(1)
-    if relation == "sum":  # a penalty is the same for every sample
-        return _scaled(each, call.result.detach()) + (loss.detach() - call.result.detach()), ""
-    return _scaled(each, loss.detach()), ""
+    part = call.result.detach() * factor
+    return _scaled(each, part) + (loss.detach() - part), ""  # what is added (a penalty) is the same for every sample
 
 
 def sample_count(losses: Sequence[int], inputs: Sequence[int] | None) -> int | None:
@@ -129,26 +131,28 @@ def _scaled(each: Tensor, mean: Tensor) -> Tensor:
     return each * torch.where(present == 0, torch.zeros_like(present), mean / present)
 
 
-def _relation(loss: Tensor, seen: Tensor) -> str | None:
-    """How the differentiated loss comes from the one that was seen: "multiple" (or the same), "sum", or None."""
-    if loss is seen or loss.grad_fn is seen.grad_fn:
-        return "multiple"
-    multiple = _reaches(loss.grad_fn, seen.grad_fn, ("MulBackward0", "DivBackward0"))
-    if multiple:
-        return "multiple"
-    return "sum" if _reaches(loss.grad_fn, seen.grad_fn, ("AddBackward0",)) else None
+def _factor(node: Any, seen: Any, depth: int = 16) -> Tensor | float | None:
+    """By what the seen loss was multiplied on its way, through sums, to the differentiated one; None if otherwise."""
+    if node is seen:
+        return 1.0
+    if node is None or depth == 0 or node.name() not in _ON_THE_WAY:
+        return None
+    for position, (following, _) in enumerate(node.next_functions):
+        factor = _factor(following, seen, depth - 1)
+        if factor is not None:
+            own: Tensor | float = _ON_THE_WAY[node.name()](node, position)
+            return factor * own
+    return None
 
 
-def _reaches(node: Any, goal: Any, through: tuple[str, ...]) -> bool:
-    """Whether a chain of nodes of these kinds leads from `node` to `goal`."""
-    for _ in range(16):
-        if node is goal:
-            return True
-        if node is None or node.name() not in through:
-            return False
-        following = [n for n, _ in node.next_functions if n is not None]
-        node = next((n for n in following if n is goal), None) or next((n for n in following if n.name() in through), None)
-    return False
+_ON_THE_WAY: Mapping[str, Callable[[Any, int], Any]] = {
+    "AddBackward0": lambda node, position: node._saved_alpha if position else 1.0,
+    "SubBackward0": lambda node, position: -node._saved_alpha if position else 1.0,
+    "MulBackward0": lambda node, position: (node._saved_self if position else node._saved_other).detach(),
+    "DivBackward0": lambda node, _: 1.0 / node._saved_other.detach(),
+    "ToCopyBackward0": lambda *_: 1.0,
+}
+"""Operations that a loss may pass, and the factor that each applies to the operand at a position."""
 
 
 def _widened(value: Any) -> Any:

@@ -47,12 +47,14 @@ def now() -> str:
 def git_commit() -> str | None:
     """Commit checked out in the working directory; None outside a repository or without git."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True)  # noqa: S607
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True)
         return done.stdout.strip()
     return None
 
 
-def run_file(origin: Origin, context: Context, order: Sequence[nn.Module], instruments: Iterable[Instrument]) -> dict[str, Any]:
+def run_file(
+    origin: Origin, context: Context, order: Sequence[nn.Module], instruments: Iterable[Instrument]
+) -> dict[str, Any]:
     """Content of `run-aNN.json`. `order`: modules in the order in which the first forward pass called them."""
     return {
         "format": schema.FORMAT,
@@ -83,7 +85,9 @@ def run_file(origin: Origin, context: Context, order: Sequence[nn.Module], instr
     }
 
 
-def end_file(origin: Origin, rank: int, last_step: int | None, steps: int, error: BaseException | None) -> dict[str, Any]:
+def end_file(
+    origin: Origin, rank: int, last_step: int | None, steps: int, error: BaseException | None
+) -> dict[str, Any]:
     """Content of `end-aNN-rNNN.json`."""
     return {
         "format": schema.FORMAT,
@@ -152,7 +156,8 @@ def _loss(loss_fn: object | None) -> dict[str, Any] | None:
 def _instrument(instrument: Instrument) -> dict[str, Any]:
     tables = {id(column): table.name for table in schema.TABLES.values() for column in table.columns.values()}
     columns = [
-        {"table": tables[id(c)], "column": c.name, "unit": c.unit, "description": c.description} for c in instrument.columns
+        {"table": tables[id(c)], "column": c.name, "unit": c.unit, "description": c.description}
+        for c in instrument.columns
     ]
     return {"name": instrument.name, "columns": columns}
 

@@ -68,6 +68,10 @@ class Moments:
     def _grouped(instruments: Iterable[Instrument]) -> _Calls:
         """Bound methods by moment, leaving out those that a class did not override."""
         return {
-            moment: [(i, getattr(i, moment)) for i in instruments if getattr(type(i), moment) is not getattr(Instrument, moment)]
+            moment: [
+                (i, getattr(i, moment))
+                for i in instruments
+                if getattr(type(i), moment) is not getattr(Instrument, moment)
+            ]
             for moment in _MOMENTS
         }

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from .capture import Call, sample_dimension
+from .capture import Call
 from .context import Tensors
 from .projection import is_linear
 
@@ -74,7 +74,7 @@ def _usable(modules: Mapping[str, nn.Module], calls: Iterable[Call], samples: in
     """Names of the modules all of whose calls run over the samples."""
     verdicts: dict[nn.Module, bool] = {}
     for call in calls:
-        runs = sample_dimension(call.module, call.shape, samples) is not None
+        runs = call.sample_dimension(samples) is not None
         verdicts[call.module] = verdicts.get(call.module, True) and runs
     return {name for name, module in modules.items() if verdicts.get(module, False)}
 
@@ -91,7 +91,10 @@ def _owners(modules: Mapping[str, nn.Module], tensors: Tensors) -> dict[int, lis
 
 
 def _places(owners: Iterable[tuple[str, str]], usable: set[str]) -> list[tuple[str, str]]:
-    """The units of one tensor as (module, name within it); a unit inside another one would count twice and is dropped."""
+    """The units of one tensor as (module, name within it).
+
+    A unit inside another one would count twice and is dropped.
+    """
     places = {}
     for module, name in owners:
         unit = next((each for each in _outwards(module) if each in usable), None)

@@ -1,38 +1,34 @@
 """Projections g_i.d of individual gradients on a direction, without the individual gradients.
 
-For a module with output gradient delta_i, sample i adds <delta_i, J d> with J the Jacobian of the module's output in its
-parameters. A module that is linear in its parameters gives J d by its own forward operation with d in their place; any
-other module by a Jacobian-vector product of that module alone. Tied weights and repeated calls add up.
+For a module with output gradient delta_i, sample i adds <delta_i, J d> with J the Jacobian of the module's output in
+its parameters. A module that is linear in its parameters gives J d by its own forward operation with d in their place;
+any other module by a Jacobian-vector product of that module alone. Tied weights and repeated calls add up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.func import functional_call, jvp
-from torch.utils._pytree import tree_flatten, tree_map
 
-from .capture import Call, sample_dimension
-
-Direction = Mapping[str, Tensor]
-"""Entries of the direction by the module's own parameter name; a parameter that is not in it does not move."""
+from .capture import Call
+from .directional import Direction, directional_derivative, in_precision
 
 
 def _linear(module: Any, d: Direction, x: Tensor) -> Tensor:
-    return F.linear(x, _entry(module, d, "weight"), d.get("bias"))
+    return F.linear(x, _weight(module, d), d.get("bias"))
 
 
 def _convolution(module: Any, d: Direction, x: Tensor) -> Tensor:
-    return module._conv_forward(x, _entry(module, d, "weight"), d.get("bias"))
+    convolved: Tensor = module._conv_forward(x, _weight(module, d), d.get("bias"))
+    return convolved
 
 
 def _embedding(module: Any, d: Direction, x: Tensor) -> Tensor:
-    rows = F.embedding(x, _entry(module, d, "weight"))
+    rows = F.embedding(x, _weight(module, d))
     return rows if module.padding_idx is None else rows * (x != module.padding_idx).unsqueeze(-1)
 
 
@@ -49,7 +45,10 @@ def _group_norm(module: Any, d: Direction, x: Tensor) -> Tensor:
 
 
 def _batch_norm(module: Any, d: Direction, x: Tensor) -> Tensor:
-    """In training mode this is what a sample adds to the gradient of the batch: statistics are shared by its samples."""
+    """In training mode this is what a sample adds to the gradient of the batch.
+
+    Statistics are shared by its samples.
+    """
     by_batch = module.training or module.running_mean is None
     mean, var = (None, None) if by_batch else (module.running_mean, module.running_var)
     return F.batch_norm(x, mean, var, _entry(module, d, "weight"), _entry(module, d, "bias"), by_batch, 0.0, module.eps)
@@ -83,14 +82,14 @@ def project(call: Call, parameters: Direction, direction: Direction, samples: in
     """
     if not call.intact:
         raise ValueError("its input was changed in place")
-    dimension = sample_dimension(call.module, call.shape, samples)
+    dimension = call.sample_dimension(samples)
     if dimension is None:
-        raise ValueError(f"its output of shape {call.shape} does not run over {samples} samples")
+        raise ValueError(f"its input or its output of shape {call.shape} does not run over {samples} samples")
     positions = tuple(call.gradients)
     if is_linear(call.module, tuple(direction)):
         tangents: tuple[Tensor, ...] = (_by_forward_operation(call, direction),)
     else:
-        tangents = _by_jacobian_vector_product(call, parameters, direction, positions)
+        tangents = directional_derivative(call, parameters, direction, positions)
     pairs = zip(tangents, positions, strict=True)
     return torch.stack([_per_sample(t, call.gradients[i], dimension, kept) for t, i in pairs]).sum(0)
 
@@ -99,46 +98,7 @@ def _by_forward_operation(call: Call, direction: Direction) -> Tensor:
     some = next(iter(direction.values()))
     x = call.args[0] if call.args else call.kwargs["input"]
     with torch.no_grad(), torch.autocast(some.device.type, enabled=False):
-        return LINEAR[type(call.module).forward](call.module, direction, _as(some.dtype, x))
-
-
-def _by_jacobian_vector_product(
-    call: Call, parameters: Direction, direction: Direction, positions: tuple[int, ...]
-) -> tuple[Tensor, ...]:
-    """The directional derivative of the output tensors at these positions of the flattened output."""
-    some = next(iter(direction.values()))
-    args, kwargs = (tree_map(lambda item: _as(some.dtype, item), value) for value in (call.args, call.kwargs))
-    moved = {name: parameters[name] for name in direction}
-    buffers = {name: buffer.clone() for name, buffer in call.module.named_buffers()}
-
-    def outputs(values: dict[str, Tensor]) -> tuple[Tensor, ...]:
-        output = tree_flatten(functional_call(call.module, {**parameters, **values, **buffers}, args, kwargs))[0]
-        return tuple(output[i] for i in positions)
-
-    with ExitStack() as stack:
-        for context in _replaying(some.device):
-            stack.enter_context(context)
-        if call.random_state is not None:
-            _set_random_state(call.random_state, some.device)
-        return tuple(jvp(outputs, (moved,), (dict(direction),))[1])
-
-
-def _replaying(device: torch.device) -> list[AbstractContextManager[Any]]:
-    """Contexts in which a module can run again with forward-mode derivatives and without leaving a trace."""
-    devices = [device] if device.type == "cuda" else []
-    return [
-        torch.random.fork_rng(devices=devices),
-        torch.autocast(device.type, enabled=False),
-        torch.backends.mkldnn.flags(enabled=False),  # the fused recurrent layers have no forward-mode derivative
-        torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),  # nor has fused attention
-        torch.no_grad(),
-    ]
-
-
-def _set_random_state(state: tuple[Tensor, Tensor | None], device: torch.device) -> None:
-    torch.set_rng_state(state[0])
-    if state[1] is not None:
-        torch.cuda.set_rng_state(state[1], device)
+        return LINEAR[type(call.module).forward](call.module, direction, in_precision(some.dtype, x))
 
 
 def _per_sample(tangent: Tensor, gradient: Tensor, dimension: int, kept: int) -> Tensor:
@@ -148,14 +108,17 @@ def _per_sample(tangent: Tensor, gradient: Tensor, dimension: int, kept: int) ->
     return product.movedim(dimension, 0).reshape(kept, -1).sum(1)
 
 
+def _weight(module: Any, direction: Direction) -> Tensor:
+    """The direction's entry for the weight, zeros if the weight does not move."""
+    if "weight" in direction:
+        return direction["weight"]
+    weight: Tensor = module.weight
+    return torch.zeros_like(weight)
+
+
 def _entry(module: nn.Module, direction: Direction, name: str) -> Tensor | None:
     """The direction's entry for a parameter: zeros for one that does not move, None for one that the module lacks."""
     if name in direction:
         return direction[name]
     own = module._parameters.get(name)
     return None if own is None else torch.zeros_like(own)
-
-
-def _as(dtype: torch.dtype, value: Any) -> Any:
-    """A floating tensor in the precision of the parameters (autocast may have lowered it)."""
-    return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value

@@ -77,7 +77,9 @@ class Recorder:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close(error)
 
     def start(self) -> None:
@@ -118,8 +120,8 @@ class Recorder:
         names = ShardNames(attempt.number, attempt.rank)
         self._outlet = Outlet(self._directory, names, self._run_id, tensors, device)
         self._context = Context(
-            self._model, self._optimizers, self._loss_fn, tensors, self._outlet.deferred, self._probe_memory or _tenth(device),
-            hooks=not is_compiled(self._model), step=attempt.first_step,
+            self._model, self._optimizers, self._loss_fn, tensors, self._outlet.deferred, self._probe_memory or
+            _tenth(device), hooks=not is_compiled(self._model), step=attempt.first_step,
         )  # fmt: skip
         instruments = [kind(self._context) for kind in PRESETS[self._preset]]
         self._moments = Moments(self._context, instruments, self._strict)
@@ -208,7 +210,7 @@ class Recorder:
             self._outlet.hurry()
 
 
-class _Stopped(Exception):  # noqa: N818  it names the signal that ended the process
+class _Stopped(Exception):
     pass
 
 

@@ -71,14 +71,18 @@ STEPS = _table(
     Column("start_slope", "float64", "", "mean over samples of g_i.d, d the update of this step, g_i before it"),
     Column("start_slope_var", "float64", "", "variance over samples of g_i.d (ddof 1), at the start of the update"),
     Column("end_slope", "float64", "", "mean over samples of g_i.d, d the update of the previous step, g_i after it"),
-    Column("end_slope_var", "float64", "", "variance over samples of g_i.d (ddof 1), at the end of the previous update"),
+    Column(
+        "end_slope_var", "float64", "", "variance over samples of g_i.d (ddof 1), at the end of the previous update"
+    ),
     Column("slope_count", "int64", "samples", "individual gradients behind the slopes"),
     Column("end_slope_total", "float64", "", "g.d of the previous update from the batch gradient: checks end_slope"),
     Column("training_share", "float64", "share", "share of the modules that are in training mode"),
     Column("input_mean", "float64", "", "mean of the model's input"),
     Column("input_std", "float64", "", "standard deviation of the model's input"),
     Column("input_absmax", "float64", "", "largest magnitude in the model's input"),
-    Column("input_spread", "float64", "", "largest over smallest non-zero standard deviation among the input's features"),
+    Column(
+        "input_spread", "float64", "", "largest over smallest non-zero standard deviation among the input's features"
+    ),
     Column("input_nonfinite", "float64", "", "non-finite values in the model's input"),
     Column("prediction_min", "float64", "", "smallest value of the prediction handed to the loss"),
     Column("prediction_max", "float64", "", "largest value of the prediction handed to the loss"),

@@ -82,7 +82,10 @@ class Step:
         self.row.put_vector(column, value)
 
     def put_tensors(self, column: str, values: list[Tensor], positions: tuple[int, ...] | None = None) -> None:
-        """Set a column of the step's rows in `layers`: 0-d tensors for all parameter tensors, or for those at `positions`."""
+        """Set a column of the step's rows in `layers`.
+
+        0-d tensors for all parameter tensors, or for those at `positions`.
+        """
         self.row.put_tensors(column, values, positions)
 
     def add_row(self, table: str, **columns: object) -> None:

@@ -74,7 +74,7 @@ def _total(row: Row, column: str, values: Any, everywhere: float) -> float | Non
     return everywhere if positions is None else float(values[list(positions)].double().square().sum().sqrt())
 
 
-def _written(row: Row, column: str, values: list[float]) -> list[float] | list[float | None]:
+def _written(row: Row, column: str, values: list[float]) -> Sequence[float | None]:
     """The values of one row, with null for the tensors that had none."""
     if column not in row.tensors:
         return [None] * len(values)
@@ -93,7 +93,9 @@ def _repeated(names: Sequence[str], times: int) -> pa.Array:
 def _table(table: schema.Table, columns: dict[str, Any]) -> pa.Table:
     """An Arrow table by the schema; a column given as None is all null."""
     count = next(len(values) for values in columns.values() if values is not None)
-    return pa.table([_array(_TYPES[table[name].dtype], values, count) for name, values in columns.items()], list(columns))
+    return pa.table(
+        [_array(_TYPES[table[name].dtype], values, count) for name, values in columns.items()], list(columns)
+    )
 
 
 def _array(kind: pa.DataType, values: Any, count: int) -> pa.Array:

@@ -1,7 +1,7 @@
 """Which rows of a block are kept: the flight recorder's window.
 
-Rows of `steps` are always kept. Rows of `layers` are kept at probes; those in between are held for one block, and written
-when something happens, so that the steps before an incident are complete.
+Rows of `steps` are always kept. Rows of `layers` are kept at probes; those in between are held for one block, and
+written when something happens, so that the steps before an incident are complete.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The instruments, and which of them each preset runs. A new one is a file here, a line in the tuple, columns in `schema.py`."""
+"""The instruments, and which of them each preset runs.
+
+A new one is a file here, a line in the tuple, columns in `schema.py`.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,10 @@ _SLOPES = ("steps.start_slope", "steps.start_slope_var", "steps.end_slope", "ste
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pass:
-    """What one forward and backward pass left: calls by module, its number of samples, and of how many they were kept."""
+    """What one forward and backward pass left.
+
+    Calls by module, its number of samples, and of how many they were kept.
+    """
 
     calls: dict[nn.Module, list[Call]]
     samples: int
@@ -41,7 +44,12 @@ class Alpha(Instrument):
     columns = tuple(
         STEPS[name]
         for name in (
-            "start_slope", "start_slope_var", "end_slope", "end_slope_var", "slope_count", "end_slope_total",
+            "start_slope",
+            "start_slope_var",
+            "end_slope",
+            "end_slope_var",
+            "slope_count",
+            "end_slope_total",
         )
     )
 
@@ -141,7 +149,7 @@ class Alpha(Instrument):
 
     @torch.no_grad()
     def _put_total(self, step: Step) -> None:
-        """g.d of the previous update from the gradient itself, which sees what no layer shows (penalties, tied uses)."""
+        """g.d of the previous update from the gradient itself, which sees what no layer shows: penalties, tied uses."""
         assert self._previous is not None
         parameters = self.context.tensors.parameters
         pairs = [(p.grad, d) for p, d in zip(parameters, self._previous, strict=True) if p.grad is not None]
@@ -168,7 +176,10 @@ class Alpha(Instrument):
             step.put(f"{end}_slope_var", each.var() * samples**2)
 
     def _projected(self, one: _Pass, direction: list[Tensor], before: list[Tensor]) -> Tensor:
-        """What each kept sample of a pass adds to g.d, (kept,): an individual gradient's projection over all samples."""
+        """What each kept sample of a pass adds to g.d, (kept,).
+
+        An individual gradient's projection over all samples.
+        """
         assert self._plan is not None
         parts = [
             self._of_unit(unit, call, direction, before, one)

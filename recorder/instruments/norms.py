@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from operator import is_
 
 import torch
@@ -14,7 +13,7 @@ from ..step import Step
 from .base import Instrument
 
 
-def norms(tensors: Sequence[Tensor]) -> list[Tensor]:
+def norms(tensors: list[Tensor]) -> list[Tensor]:
     """Euclidean norm of each tensor, 0-d, all on the device of the first; of a sparse one over its coalesced values.
 
     Norms of half-precision tensors are accumulated and returned in float32.
@@ -37,8 +36,11 @@ class GradientNorms(Instrument):
 
     name = "gradient-norms"
     columns = (
-        STEPS["grad_norm"], STEPS["grad_norm_clipped"], STEPS["stale_grad_norm"],
-        LAYERS["grad_norm"], LAYERS["grad_norm_clipped"],
+        STEPS["grad_norm"],
+        STEPS["grad_norm_clipped"],
+        STEPS["stale_grad_norm"],
+        LAYERS["grad_norm"],
+        LAYERS["grad_norm_clipped"],
     )
     every_step = True
 
@@ -71,7 +73,9 @@ class GradientNorms(Instrument):
         values = norms(present)
         if scale is not None and values:
             values = list(torch._foreach_div(values, scale.to(values[0].device)))
-        positions = None if len(present) == len(gradients) else tuple(i for i, g in enumerate(gradients) if g is not None)
+        positions = (
+            None if len(present) == len(gradients) else tuple(i for i, g in enumerate(gradients) if g is not None)
+        )
         step.put_tensors(column, values, positions)
         return present, [g._version for g in present]
 
@@ -101,7 +105,7 @@ class Updates(Instrument):
             return
         self.context.before = [p.detach().clone() for p in self._parameters]
         step.put_tensors("param_norm", norms(self.context.before))
-        step.put_tensors("distance", norms(torch._foreach_sub(self.context.before, self._first)))
+        step.put_tensors("distance", norms(list(torch._foreach_sub(self.context.before, self._first))))
 
     @torch.no_grad()
     def after_update(self, step: Step) -> None:

@@ -2,8 +2,8 @@
 
     python tests/benchmarks/cost.py [--problem mlp] [--windows 15]
 
-One thread; the arms take turns in windows of a few steps, and the median over the windows is printed. `plain again` is the
-noise. An arm that probes at no step is `basic, unprobed`; one that probes at each is `..., every step`.
+One thread; the arms take turns in windows of a few steps, and the median over the windows is printed. `plain again` is
+the noise. An arm that probes at no step is `basic, unprobed`; one that probes at each is `..., every step`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def report(problem: Problem, windows: int) -> None:
     for name in ARMS:
         ratios = sorted(row[name] for row in rows)
         quarter = len(ratios) // 4
-        print(f"  {name:22} {statistics.median(ratios):6.3f}   quartiles {ratios[quarter]:.3f} {ratios[-quarter - 1]:.3f}")
+        print(
+            f"  {name:22} {statistics.median(ratios):6.3f}   quartiles {ratios[quarter]:.3f} {ratios[-quarter - 1]:.3f}"
+        )
 
 
 def training(problem: Problem, settings: dict[str, Any] | None, stack: ExitStack) -> Iterator[None]:

@@ -1,4 +1,7 @@
-"""The models whose training is timed: a small MLP, a small CNN, and 3c3d of DeepOBS (Schneider, Balles & Hennig 2019)."""
+"""The models whose training is timed.
+
+A small MLP, a small CNN, and 3c3d of DeepOBS (Schneider, Balles & Hennig 2019).
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,98 @@
+"""How the output of one call of a module changes when its parameters move: the module runs again, leaving no trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, jvp
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_flatten, tree_map
+
+from .capture import Call
+
+Direction = Mapping[str, Tensor]
+"""Entries of the direction by the module's own parameter name; a parameter that is not in it does not move."""
+
+
+def directional_derivative(
+    call: Call, parameters: Direction, direction: Direction, positions: tuple[int, ...]
+) -> tuple[Tensor, ...]:
+    """The derivative, along the direction, of the output tensors at some positions of the flattened output.
+
+    In forward mode where every operation has it, else by differentiating backwards twice. `parameters`: their values at
+    the call. Raises RuntimeError where neither works.
+    """
+    moved = {name: parameters[name].detach() for name in direction}
+    outputs = _rerun(call, parameters, next(iter(moved.values())), positions)
+    with _replaying(next(iter(moved.values())).device):
+        try:
+            with torch.no_grad():
+                return tuple(jvp(outputs, (moved,), (dict(direction),))[1])
+        except (RuntimeError, NotImplementedError):
+            return _backwards_twice(outputs, moved, direction)
+
+
+def in_precision(dtype: torch.dtype, value: Any) -> Any:
+    """A floating tensor in the precision of the parameters (autocast may have lowered it), anything else as it is."""
+    return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
+
+
+def _rerun(
+    call: Call, parameters: Direction, some: Tensor, positions: tuple[int, ...]
+) -> Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]]:
+    """The module as a function of the parameters that move, with the inputs and random numbers of its call."""
+    args, kwargs = (tree_map(lambda item: in_precision(some.dtype, item), value) for value in (call.args, call.kwargs))
+
+    def outputs(values: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+        if call.random_state is not None:
+            _set_random_state(call.random_state, some.device)
+        buffers = {name: buffer.clone() for name, buffer in call.module.named_buffers()}
+        flat = tree_flatten(functional_call(call.module, {**parameters, **values, **buffers}, args, kwargs))[0]
+        return tuple(flat[i] for i in positions)
+
+    return outputs
+
+
+def _backwards_twice(
+    outputs: Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]], moved: Direction, direction: Direction
+) -> tuple[Tensor, ...]:
+    """J d as the derivative of (J^T u).d in u, which is linear in u."""
+    with torch.enable_grad():
+        leaves = {name: value.requires_grad_() for name, value in moved.items()}
+        results = outputs(leaves)
+        weights = [torch.zeros_like(result, requires_grad=True) for result in results]
+        gradients = torch.autograd.grad(
+            results, list(leaves.values()), weights, create_graph=True, allow_unused=True, materialize_grads=True
+        )
+        along = [(g * direction[name]).sum() for name, g in zip(leaves, gradients, strict=True)]
+        return torch.autograd.grad(torch.stack(along).sum(), weights)
+
+
+@contextmanager
+def _replaying(device: torch.device) -> Iterator[None]:
+    """Surroundings in which a module can run again with derivatives, and without moving the random numbers."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices=[device] if device.type == "cuda" else []))
+        stack.enter_context(torch.autocast(device.type, enabled=False))
+        stack.enter_context(_without_mkldnn())  # its recurrent layers have no forward-mode derivative,
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # nor has fused attention
+        yield
+
+
+@contextmanager
+def _without_mkldnn() -> Iterator[None]:
+    before = torch.backends.mkldnn.set_flags(False)
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.set_flags(before[0])
+
+
+def _set_random_state(state: tuple[Tensor, Tensor | None], device: torch.device) -> None:
+    torch.set_rng_state(state[0])
+    if state[1] is not None:
+        torch.cuda.set_rng_state(state[1], device)

@@ -1,0 +1,335 @@
+"""Slopes along the update against Cockpit's values and against a loop over samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from support.trainings import Training, projections, read, train
+from torch import Tensor, nn
+
+VALUES = Path(__file__).parents[2] / "data" / "cockpit-values"
+
+REFERENCE_MODELS: dict[str, Callable[[], nn.Module]] = {
+    "logreg": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 4)),
+    "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 12), nn.Tanh(), nn.Linear(12, 4)),
+    "cnn": lambda: nn.Sequential(
+        nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(12, 4)
+    ),
+}
+
+
+def reference_training(path: Path, reference: dict[str, Any]) -> Training:
+    model = REFERENCE_MODELS[reference["problem"]]().double()
+    model.load_state_dict({k: torch.tensor(v, dtype=torch.float64) for k, v in reference["initial_parameters"].items()})
+    options = {k: v for k, v in reference["optimizer_options"].items() if k != "decoupled_weight_decay"}
+    kind = getattr(torch.optim, reference["optimizer"])
+    pairs = zip(reference["inputs"], reference["targets"], strict=True)
+    batches = [(torch.tensor(x, dtype=torch.float64), torch.tensor(y)) for x, y in pairs]
+    return train(path, model, batches, nn.CrossEntropyLoss(), lambda p: kind(p, **options))
+
+
+@pytest.mark.parametrize("file", sorted(VALUES.glob("*.json")), ids=lambda file: file.stem)
+def test_ingredients_equal_cockpits(file: Path, tmp_path: Path) -> None:
+    reference = json.loads(file.read_text())
+    rows = reference_training(tmp_path / "run", reference).steps.to_dicts()
+    assert [row["loss"] for row in rows] == pytest.approx(reference["losses"], rel=1e-10)
+    for here, there, fit in zip(rows, rows[1:], reference["alpha_fit_per_step"], strict=False):
+        t = here["update_norm"]
+        assert t == pytest.approx(fit["t"], rel=1e-10)
+        assert [here["loss"], there["loss"]] == pytest.approx(fit["f"], rel=1e-10)
+        assert [here["start_slope"] / t, there["end_slope"] / t] == pytest.approx(fit["df"], rel=1e-10)
+        assert [here["loss_var"], there["loss_var"]] == pytest.approx(fit["var_f"], rel=1e-10)
+        assert [here["start_slope_var"] / t**2, there["end_slope_var"] / t**2] == pytest.approx(
+            fit["var_df"], rel=1e-10
+        )
+        assert there["end_slope_total"] == pytest.approx(there["end_slope"], rel=1e-10)
+
+
+def test_reference_values_are_all_there() -> None:
+    assert len(list(VALUES.glob("*.json"))) == 9
+
+
+class Residual(nn.Module):
+    """An in-place residual addition, then an in-place activation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(6, 6)
+        self.norm = nn.LayerNorm(6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.inner(self.norm(x))
+        out += x
+        return F.relu(out, inplace=True)
+
+
+class Tokens(nn.Module):
+    """Embedding, position table in a module of its own, attention, recurrence, and a head tied to the embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(11, 8, padding_idx=0)
+        self.position = Position()
+        self.attention = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.recurrence = nn.LSTM(8, 8, batch_first=True)
+        self.head = nn.Linear(8, 11, bias=False)
+        self.head.weight = self.embedding.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.attention(self.embedding(x) + self.position())
+        return self.head(self.recurrence(hidden)[0]).transpose(1, 2)
+
+
+class Position(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(1, 5, 8) * 0.1)
+
+    def forward(self) -> Tensor:
+        return self.table * 1.0
+
+
+class Gru(nn.Module):
+    """Time first, batch second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(6, 5, num_layers=2)
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.gru(x.transpose(0, 1))[0][-1])
+
+
+class Scaled(nn.Module):
+    """A composite module with a parameter of its own, and a module that is called twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(1.3))
+        self.layer = nn.Linear(6, 6)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.layer(torch.tanh(self.layer(x))) * self.scale)
+
+
+def vectors(n: int) -> Tensor:
+    return torch.randn(n, 6, dtype=torch.float64)
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor], Callable[[int], Tensor]]] = {
+    "mlp": (
+        lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(inplace=True), nn.Linear(5, 3)),
+        vectors,
+        lambda n: torch.randint(0, 3, (n,)),
+    ),
+    "frozen layer": (
+        lambda: nn.Sequential(nn.Linear(6, 5).requires_grad_(False), nn.Tanh(), nn.Linear(5, 3)),
+        vectors,
+        lambda n: torch.randint(0, 3, (n,)),
+    ),
+    "convolutions": (
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 3, padding=1, padding_mode="circular", bias=False),
+            nn.GroupNorm(2, 4),
+            nn.GELU(),
+            nn.ConvTranspose2d(4, 3, 2, stride=2),
+            nn.PReLU(3),
+            nn.Flatten(),
+            nn.Linear(3 * 64, 3),
+        ),
+        lambda n: torch.randn(n, 2, 4, 4, dtype=torch.float64),
+        lambda n: torch.randint(0, 3, (n,)),
+    ),
+    "batch norm in evaluation mode": (
+        lambda: nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5).eval(), nn.Tanh(), nn.RMSNorm(5), nn.Linear(5, 3)),
+        vectors,
+        lambda n: torch.randint(0, 3, (n,)),
+    ),
+    "residual in place": (
+        lambda: nn.Sequential(Residual(), Residual(), nn.Linear(6, 3)),
+        vectors,
+        lambda n: torch.randint(0, 3, (n,)),
+    ),
+    "weight norm": (
+        lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 5)), nn.Tanh(), nn.Linear(5, 3)),
+        vectors,
+        lambda n: torch.randint(0, 3, (n,)),
+    ),
+    "tokens": (Tokens, lambda n: torch.randint(0, 11, (n, 5)), lambda n: torch.randint(0, 11, (n, 5))),
+    "time first": (Gru, lambda n: torch.randn(n, 4, 6, dtype=torch.float64), lambda n: torch.randint(0, 3, (n,))),
+    "called twice": (Scaled, vectors, lambda n: torch.randint(0, 3, (n,))),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("batch_size", [7, 5, 2])
+def test_slopes_equal_a_loop_over_samples(name: str, batch_size: int, tmp_path: Path) -> None:
+    make, inputs, targets = MODELS[name]
+    torch.manual_seed(0)
+    model = make().double()
+    batches = [(inputs(batch_size), targets(batch_size)) for _ in range(3)]
+    training = train(tmp_path / "run", model, batches, nn.CrossEntropyLoss(), lambda p: torch.optim.Adam(p, lr=0.01))
+    check_against_loop(training, model, batches)
+
+
+def check_against_loop(training: Training, model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> None:
+    assert not [reason for reason in training.reasons() if "slope" in reason]
+    rows = training.steps.to_dicts()
+    for step, (x, y) in enumerate(batches):
+        losses = individually(x, y)
+        start = projections(model, training.parameters[step], losses, training.update(step))
+        assert rows[step]["start_slope"] == pytest.approx(start.mean().item(), rel=1e-9, abs=1e-14)
+        assert rows[step]["start_slope_var"] == pytest.approx(start.var().item(), rel=1e-9, abs=1e-14)
+        if step:
+            end = projections(model, training.parameters[step], losses, training.update(step - 1))
+            assert rows[step]["end_slope"] == pytest.approx(end.mean().item(), rel=1e-9, abs=1e-14)
+            assert rows[step]["end_slope_var"] == pytest.approx(end.var().item(), rel=1e-9, abs=1e-14)
+            assert rows[step]["end_slope_total"] == pytest.approx(end.mean().item(), rel=1e-9, abs=1e-14)
+        each = torch.stack([loss.detach() for loss in losses(model)])
+        assert rows[step]["loss_var"] == pytest.approx(each.var().item(), rel=1e-9)
+
+
+def individually(x: Tensor, y: Tensor) -> Callable[[nn.Module], Iterator[Tensor]]:
+    def losses(model: nn.Module) -> Iterator[Tensor]:
+        for i in range(len(x)):
+            yield F.cross_entropy(model(x[i : i + 1]), y[i : i + 1])
+
+    return losses
+
+
+def test_micro_batches_add_up_to_the_step(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    make, inputs, targets = MODELS["mlp"]
+    model = make().double()
+    whole = [(inputs(8), targets(8)) for _ in range(3)]
+    parts = [[(x[:4], y[:4]), (x[4:], y[4:])] for x, y in whole]
+    training = train(tmp_path / "run", model, parts, nn.CrossEntropyLoss())
+    check_against_loop(training, model, whole)
+
+
+def test_dropout_is_replayed_with_its_mask(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5, batch_first=True)
+    model = nn.Sequential(nn.Linear(6, 8), layer, nn.Flatten(), nn.Linear(32, 3)).double()
+    batches = [(torch.randn(5, 4, 6, dtype=torch.float64), torch.randint(0, 3, (5,))) for _ in range(3)]
+    steps = train(tmp_path / "run", model, batches, nn.CrossEntropyLoss()).steps[1:]
+    assert steps["end_slope"].to_list() == pytest.approx(steps["end_slope_total"].to_list(), rel=1e-9)
+
+
+def test_batch_norm_in_training_mode_shows_each_samples_part_of_the_batch_gradient(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3)).double()
+    batches = [(vectors(9), torch.randint(0, 3, (9,))) for _ in range(3)]
+    steps = train(tmp_path / "run", model, batches, nn.CrossEntropyLoss()).steps[1:]
+    assert steps["end_slope"].to_list() == pytest.approx(steps["end_slope_total"].to_list(), rel=1e-9)
+    assert steps["end_slope_var"].is_not_null().all()
+
+
+def test_a_penalty_shows_in_the_total_only(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    make, inputs, targets = MODELS["mlp"]
+    model = make().double()
+
+    def penalised(prediction: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(prediction, target) + 0.1 * sum(p.square().sum() for p in model.parameters())
+
+    training = train(tmp_path / "run", model, [(inputs(8), targets(8)) for _ in range(3)], penalised)
+    steps = training.steps[1:]
+    assert steps["end_slope"].to_list() != pytest.approx(steps["end_slope_total"].to_list(), rel=1e-3)
+    assert steps["loss_var"].is_not_null().all()
+
+
+def test_a_functional_use_of_a_weight_shows_as_a_difference_to_the_total(tmp_path: Path) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(6, 6)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.linear(torch.tanh(self.layer(x)), self.layer.weight)
+
+    torch.manual_seed(0)
+    batches = [(vectors(8), torch.randint(0, 6, (8,))) for _ in range(3)]
+    steps = train(tmp_path / "run", Tied().double(), batches, nn.CrossEntropyLoss()).steps[1:]
+    assert steps["end_slope"].to_list() != pytest.approx(steps["end_slope_total"].to_list(), rel=1e-3)
+
+
+def test_beyond_its_memory_a_probe_keeps_the_first_samples(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(288, 4)).double()
+    batches = [(torch.randn(64, 1, 8, 8, dtype=torch.float64), torch.randint(0, 4, (64,))) for _ in range(8)]
+    training = train(tmp_path / "run", model, batches, nn.CrossEntropyLoss(), probe_memory=400_000)
+    row = training.steps.to_dicts()[-1]
+    assert 1 < row["slope_count"] < 64
+    x, y = batches[-1]
+    kept = row["slope_count"]
+    start = projections(model, training.parameters[-2], individually(x[:kept], y[:kept]), training.update(7))
+    assert row["start_slope"] == pytest.approx(start.mean().item(), rel=1e-9)
+    assert row["start_slope_var"] == pytest.approx(start.var().item(), rel=1e-9)
+    assert any("of the samples" in reason for reason in training.reasons())
+
+
+def test_without_memory_for_one_sample_there_are_no_slopes_and_training_goes_on(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    make, inputs, targets = MODELS["mlp"]
+    batches = [(inputs(8), targets(8)) for _ in range(8)]
+    training = train(tmp_path / "run", make().double(), batches, nn.CrossEntropyLoss(), probe_memory=1)
+    assert training.steps["start_slope"].is_null().all()
+    assert training.steps["loss"].is_not_null().all()
+    assert any("no more are made" in reason for reason in training.reasons())
+
+
+def test_a_single_sample_has_slopes_but_no_variance(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    make, inputs, targets = MODELS["mlp"]
+    training = train(
+        tmp_path / "run", make().double(), [(inputs(1), targets(1)) for _ in range(3)], nn.CrossEntropyLoss()
+    )
+    steps = training.steps
+    assert steps["start_slope"].is_not_null().all()
+    assert steps["start_slope_var"].is_null().all()
+
+
+def test_a_parameter_that_joins_late_is_planned_for(tmp_path: Path) -> None:
+    class Late(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.calls = nn.Linear(6, 6), nn.Linear(6, 6), 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            x = self.first(x)
+            return self.second(x) if self.calls > 2 else x
+
+    torch.manual_seed(0)
+    batches = [(vectors(8), torch.randint(0, 6, (8,))) for _ in range(6)]
+    steps = train(tmp_path / "run", Late().double(), batches, nn.CrossEntropyLoss()).steps
+    assert steps["end_slope"][2] is None
+    assert steps["end_slope"].to_list()[4:] == pytest.approx(steps["end_slope_total"].to_list()[4:], rel=1e-9)
+
+
+def test_clipping_shortens_the_update_but_not_the_individual_gradients(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    make, inputs, targets = MODELS["mlp"]
+    model = make().double()
+    batches = [(inputs(8), targets(8)) for _ in range(3)]
+    training = train(
+        tmp_path / "run",
+        model,
+        batches,
+        nn.CrossEntropyLoss(),
+        between=lambda m: nn.utils.clip_grad_norm_(m.parameters(), 0.01),
+    )
+    check_against_loop(training, model, batches)
+    steps = training.steps
+    assert (steps["grad_norm_clipped"] < 0.0100001).all()
+    assert (steps["grad_norm"] > 0.02).all()
+    assert read(training.path, "layers")["grad_norm_clipped"].is_not_null().all()
