@@ -193,15 +193,15 @@ def _with_options(detector: Detector, settings: Settings) -> Detector:
     options = {name: value for name, value in settings.rules.get(detector.code, {}).items() if name != "severity"}
     if not options:
         return detector
-    known = {item.name.replace("_", "-"): item.name for item in fields(detector)}
+    known = [item.name for item in fields(detector)]
     changes = {}
     for name, value in options.items():
         where = f"{settings.source}: rules.{detector.code}.{name}"
-        key = name.replace("_", "-")
+        key = name.replace("-", "_")
         if key not in known:
             offered = ("severity", *known)
             raise ConfigError(f"{where} is no option{hint(key, offered)}; there are {', '.join(offered)}.")
-        changes[known[key]] = _as_type_of(getattr(detector, known[key]), value, where)
+        changes[key] = _as_type_of(getattr(detector, key), value, where)
     return replace(detector, **changes)
 
 

@@ -17,7 +17,7 @@ from .manifest import EndFile, Manifest, read_end, read_manifest
 T = TypeVar("T")
 
 RUN_FILE = re.compile(r"run-a\d+\.json")
-_END_FILE = re.compile(r"end-a\d+-r\d+\.json")
+END_FILE = re.compile(r"end-a\d+-r\d+\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def read_directory(root: Path) -> RunFiles:
     newest = read_manifest(run_files[-1])
     problems: list[str] = []
     older = [item for path in run_files[:-1] if (item := _or_problem(read_manifest, path, problems))]
-    ends = [end for path in names if _END_FILE.fullmatch(path.name) and (end := _or_problem(read_end, path, problems))]
+    ends = [end for path in names if END_FILE.fullmatch(path.name) and (end := _or_problem(read_end, path, problems))]
     strangers = [item for item in older if item.run_id != newest.run_id]
     problems += [
         f"{root / f'run-a{item.attempt:02d}.json'} belongs to another run: its attempt is left out."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
@@ -11,6 +12,9 @@ from typing import Any
 from .config import hint
 from .detectors.base import Detector
 from .errors import ConfigError
+from .outputs.style import Style
+
+_HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
 def find(wanted: str, detectors: Iterable[Detector]) -> tuple[Detector, ...]:
@@ -32,10 +36,11 @@ def listing(detectors: Sequence[Detector]) -> str:
     return "\n".join([*lines, "", "`glideslope rule CODE` explains one."])
 
 
-def page(detector: Detector) -> str:
+def page(detector: Detector, style: Style) -> str:
     """The page of a rule: its docstring, and its options as a configuration file would set them."""
     title = f"{detector.code} {detector.name} ({detector.severity})"
-    parts = [f"{title}\n{'=' * len(title)}", documentation(detector), _needs(detector), _options(detector)]
+    body = _HEADING.sub(lambda match: style.paint(match[1], bold=True), documentation(detector))
+    parts = [style.paint(title, bold=True), body, _needs(detector), _options(detector)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -58,7 +63,7 @@ def _needs(detector: Detector) -> str:
 def _options(detector: Detector) -> str:
     lines = [f"[tool.glideslope.rules.{detector.code}]  # in pyproject.toml; the defaults"]
     lines.append(f'severity = "{detector.severity}"')
-    lines += [f"{item.name.replace('_', '-')} = {_toml(getattr(detector, item.name))}" for item in fields(detector)]
+    lines += [f"{item.name} = {_toml(getattr(detector, item.name))}" for item in fields(detector)]
     return "\n".join(lines)
 
 

@@ -19,6 +19,7 @@ from . import derived
 from .directory import RunFiles, read_directory
 from .errors import RunError
 from .manifest import GroupInfo, InstrumentInfo, Manifest, TensorInfo
+from .remote import fetch, is_uri
 from .resolve import first_steps, in_order, rows
 from .shards import ShardSet, find_shards, unreadable
 
@@ -55,6 +56,7 @@ class Run:
     problems: tuple[str, ...]
     _shards: ShardSet = field(repr=False)
     _first_steps: Mapping[int, int] = field(repr=False)
+    _copy: object = field(repr=False)
     _tables: dict[str, pl.LazyFrame] = field(default_factory=dict, repr=False)
     _series: dict[tuple[str, str], pl.Series] = field(default_factory=dict, repr=False)
     _counts: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
@@ -158,11 +160,11 @@ class Run:
 
 
 def open_run(path: str | Path) -> Run:
-    """Opens the run in a directory that a recorder wrote.
+    """Opens the run in a directory that a recorder wrote, or at a URI that fsspec understands.
 
     Raises RunError, in one sentence that names the file and the remedy, if there is no readable run.
     """
-    root = Path(path)
+    root, copy = fetch(path) if isinstance(path, str) and is_uri(path) else (Path(path), None)
     try:
         files = read_directory(root)
         shards = find_shards(root, {item.attempt: item.run_id for item in files.attempts})
@@ -174,13 +176,14 @@ def open_run(path: str | Path) -> Run:
     status, failure = _status(files, shards)
     return Run(
         path=str(path),
-        name=root.resolve().name,
+        name=root.resolve().name if copy is None else str(path).rstrip("/").rpartition("/")[2],
         manifest=files.attempts[-1],
         attempts=files.attempts,
         status=status,
         failure=failure,
         problems=(*files.problems, *shards.problems, *_missing_ranks(files, shards)),
         _shards=shards,
+        _copy=copy,
         _first_steps=first_steps({item.attempt: item.first_step for item in files.attempts}, shards.of("steps")),
     )
 

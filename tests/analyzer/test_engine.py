@@ -141,10 +141,10 @@ def test_a_configured_severity_replaces_that_of_the_rule(run: Run) -> None:
 # Precedence
 
 
-def shape(*findings, explains):  # type: ignore[no-untyped-def]
+def shape(*findings, explains):
     """Codes as nested lists."""
 
-    def nested(item):  # type: ignore[no-untyped-def]
+    def nested(item):
         return [item.code, *(nested(symptom) for symptom in item.explains)] if item.explains else item.code
 
     return [nested(item) for item in fold(findings, explains)]

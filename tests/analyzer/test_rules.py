@@ -10,20 +10,21 @@ from support.rules import Documented, rule
 from analyzer import rules
 from analyzer.config import Settings, choose
 from analyzer.errors import ConfigError
+from analyzer.outputs.style import Style
 
 KNOWN = (Documented(), rule("GRD001"), rule("GRD002"))
 
 
 def test_a_page_has_the_docstring_what_the_rule_needs_and_its_options() -> None:
-    page = rules.page(Documented())
-    assert page.startswith("DOC001 documented-fault (warning)\n=====")
-    assert "\nWhat it does\n    Compares.\n" in page
+    page = rules.page(Documented(), Style())
+    assert page.startswith("DOC001 documented-fault (warning)\n\nSomething is wrong.\n")
+    assert "\nWhat it does\nCompares.\n" in page
     assert "Needs: steps.loss, layers.grad_norm" in page
     assert "Explains: AAA001" in page
 
 
 def test_the_options_of_a_page_are_a_configuration_that_changes_nothing() -> None:
-    section = rules.page(Documented()).partition("[tool.")[2]
+    section = rules.page(Documented(), Style()).partition("[tool.")[2]
     options = tomllib.loads("[tool." + section)["tool"]["glideslope"]["rules"]
     assert options["DOC001"] == {"severity": "warning", "most": 3, "share": 0.5, "kinds": ["a", "b"]}
     assert choose([Documented()], Settings(rules=options)).detectors == (Documented(),)

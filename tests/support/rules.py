@@ -74,11 +74,11 @@ def rule(
 class Documented(Detector):
     """Something is wrong.
 
-    What it does
-        Compares.
+    ## What it does
+    Compares.
 
-    Options
-        most: how often.
+    ## Options
+    - `most` (3): how often.
     """
 
     most: int = 3

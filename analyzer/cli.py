@@ -1,0 +1,229 @@
+"""The command line: commands only read arguments; what goes wrong becomes a sentence and an exit code in `main`."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from recorder import __version__
+
+from .console import Progress, complain, emit, prepare
+from .errors import GlideslopeError, RunError
+from .remote import is_uri
+
+if TYPE_CHECKING:
+    from .config import Rules
+    from .findings import Result, RunResult, Verdict
+    from .run import Run
+
+EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "not-judged": 2}
+"""What `check` exits with."""
+BAD = 2
+"""Whatever else goes wrong, so that 1 always means findings."""
+
+app = typer.Typer(
+    name="glideslope",
+    help="Read what a PyTorch training recorded, judge it by rules, and write reports.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Runs = Annotated[list[str], typer.Argument(metavar="RUN", show_default=False, help="run directories, or URIs")]
+Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="configuration instead of the nearest")]
+Codes = list[str] | None
+
+
+def _codes(flag: str, words: str) -> Any:
+    return typer.Option(flag, metavar="CODES", help=f"{words}: codes or prefixes, like GRD,NUM001; may be repeated")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        emit(f"glideslope {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version and exit")
+    ] = False,
+) -> None:
+    """The options before the command."""
+
+
+@app.command()
+def check(
+    runs: Runs,
+    fail_on: Annotated[str | None, typer.Option(metavar="SEVERITY", help="error (default), warning or note")] = None,
+    select: Annotated[Codes, _codes("--select", "rules to apply")] = None,
+    ignore: Annotated[Codes, _codes("--ignore", "rules to leave out")] = None,
+    require: Annotated[Codes, _codes("--require", "rules that must be able to judge")] = None,
+    format: Annotated[str, typer.Option(metavar="FORMAT", help="text or json")] = "text",  # noqa: A002
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="write there instead of stdout")] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="write the report of the run as well")] = None,
+    config: Config = None,
+) -> None:
+    """Judge runs: exits 0 clean, 1 with findings at or above --fail-on, 2 if it could not judge."""
+    from .engine import combine
+    from .outputs import named
+
+    render = named(format).render
+    if report is not None and len(runs) > 1:
+        raise GlideslopeError("--report writes the report of one run: give one run, or use `glideslope report`.")
+    rules = _rules(config, select=select, ignore=ignore, require=require, fail_on=fail_on)
+    opened, results = None, []
+    with Progress() as progress:
+        for number, path in enumerate(runs, 1):
+            progress.show(f"[{number}/{len(runs)}] {path}")
+            opened, judged = _judge_or_complain(path, rules)
+            results.append(judged)
+    result = combine(results, rules.fail_on)
+    code = EXIT_CODES[result.verdict]
+    try:
+        _deliver(result, render, output)
+        if report is not None and opened is not None:
+            _write_report(opened, results[0], report)
+    except GlideslopeError as error:  # what was found still counts
+        complain(str(error))
+        code = code or BAD
+    raise typer.Exit(code)
+
+
+@app.command(name="report")
+def write_reports(
+    runs: Runs,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="default: report.html in the run directory")
+    ] = None,
+    force: Annotated[bool, typer.Option(help="overwrite a file that glideslope did not write")] = False,
+    config: Config = None,
+) -> None:
+    """Write the report of each run: one HTML file that works offline."""
+    from .engine import judge_run
+    from .run import open_run
+
+    if output is not None and len(runs) > 1:
+        raise GlideslopeError("-o names the report of one run: give one run, or leave -o out.")
+    rules = _rules(config)
+    code = 0
+    for path in runs:
+        try:
+            run = open_run(path)
+            emit(f"{_write_report(run, judge_run(run, rules), output or _report_file(run), force=force)}\n")
+        except GlideslopeError as error:
+            complain(str(error))
+            code = BAD
+    raise typer.Exit(code)
+
+
+@app.command()
+def rule(
+    code: Annotated[str | None, typer.Argument(metavar="[CODE]", show_default=False, help="a code or a name")] = None,
+) -> None:
+    """Explain a rule, or list the rules."""
+    from . import rules
+    from .detectors import DETECTORS
+    from .outputs.style import style_of
+
+    found = rules.find(code, DETECTORS) if code else DETECTORS
+    one = code and len(found) == 1
+    emit((rules.page(found[0], style_of(sys.stdout)) if one else rules.listing(found)) + "\n")
+
+
+@app.command()
+def info(run: Annotated[str, typer.Argument(metavar="RUN", show_default=False, help="run directory")]) -> None:
+    """Tell what a run recorded, and how complete it is."""
+    from .info import describe
+    from .run import open_run
+
+    emit(describe(open_run(run)))
+
+
+@app.command()
+def demo(
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]", help="where to put it")] = Path("glideslope-demo"),
+) -> None:
+    """Record real trainings on handwritten digits, healthy and faulty, and write their reports."""
+    from .demo import fly
+
+    with Progress(always=True) as progress:
+        closing = fly(directory, progress.show)
+    emit(closing)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command line and exits: with the command's code, or with 2 and one sentence for whatever went wrong."""
+    prepare()
+    try:
+        app(args=arguments, prog_name="glideslope")
+    except GlideslopeError as error:
+        complain(str(error))
+    except MemoryError:
+        complain("there is not enough memory to read this run: use a machine that has more.")
+    except Exception:
+        traceback.print_exc()
+        complain("this is a defect of glideslope: please report it with the lines above.")
+    sys.exit(BAD)
+
+
+def _rules(config: Path | None, *, fail_on: str | None = None, **codes: Codes) -> Rules:
+    """The rules by the configuration, what the flags say above it."""
+    from .config import choose, load
+    from .detectors import DETECTORS
+
+    split = {name: _split(values or ()) for name, values in codes.items()}
+    return choose(DETECTORS, load(config).overridden(fail_on=fail_on, **split))
+
+
+def _split(values: Iterable[str]) -> tuple[str, ...]:
+    """Codes that were given one by one or with commas between them."""
+    return tuple(code.strip().upper() for value in values for code in value.split(",") if code.strip())
+
+
+def _judge_or_complain(path: str, rules: Rules) -> tuple[Run | None, RunResult]:
+    """A run and its judgement; of one that cannot be read only the latter, and a sentence on stderr."""
+    from .engine import judge_run, unreadable
+    from .run import open_run
+
+    try:
+        run = open_run(path)
+    except RunError as error:
+        complain(str(error))
+        return None, unreadable(path, str(error))
+    return run, judge_run(run, rules)
+
+
+def _deliver(result: Result, render: Any, output: Path | None) -> None:
+    """The rendered result, to stdout or into a file."""
+    from .files import write_text
+    from .outputs.style import Style, style_of
+
+    if output is None:
+        emit(render(result, style_of(sys.stdout)))
+    else:
+        write_text(output, render(result, Style()))
+
+
+def _report_file(run: Run) -> Path:
+    """Where the report of a run goes unless told otherwise."""
+    if is_uri(run.path):
+        raise GlideslopeError(f"{run.path} lies elsewhere: name a file for its report with -o.")
+    return Path(run.path) / "report.html"
+
+
+def _write_report(run: Run, judged: RunResult, path: Path, *, force: bool = False) -> Path:
+    from .engine import TOOL
+    from .files import write_page
+    from .outputs.html import render_report
+
+    write_page(path, render_report(run, judged, tool=TOOL), force=force)
+    return path

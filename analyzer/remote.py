@@ -1,0 +1,55 @@
+"""Runs that lie elsewhere: what a URI points at is copied to this machine before it is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from recorder import schema
+
+from .directory import END_FILE, RUN_FILE
+from .errors import RunError
+
+
+def is_uri(path: str | Path) -> bool:
+    """Whether this is a URI, such as `s3://bucket/runs/digits`."""
+    return isinstance(path, str) and "://" in path
+
+
+def fetch(uri: str) -> tuple[Path, TemporaryDirectory[str] | None]:
+    """The run's directory on this machine, and what removes the copy when it is no longer referred to.
+
+    `file://` needs no copy. Raises RunError where fsspec, or what it needs for this kind of URI, is not installed, and
+    where nothing can be read.
+    """
+    if urlsplit(uri).scheme == "file":
+        return Path(url2pathname(urlsplit(uri).path)), None
+    copy = TemporaryDirectory(prefix="glideslope-")
+    target = Path(copy.name)
+    try:
+        import fsspec
+
+        files, root = fsspec.core.url_to_fs(uri)
+        for name in files.find(root):
+            part = name.removeprefix(root).lstrip("/")
+            if _belongs(part):
+                (target / part).parent.mkdir(exist_ok=True)
+                files.get_file(name, str(target / part))
+    except ImportError as error:
+        raise RunError(f"{uri}: {error}; install it, or copy the run to this machine.") from None
+    except Exception as error:  # each kind of storage has errors of its own
+        words = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise RunError(f"{uri} cannot be read ({words}): check the address, or copy the run to this machine.") from None
+    if not any(target.iterdir()):
+        raise RunError(f"{uri} holds no run: give the directory that the recorder wrote (it holds run-a00.json).")
+    return target, copy
+
+
+def _belongs(part: str) -> bool:
+    """Whether a file is part of a run; checkpoints and the like beside it are not copied."""
+    folder, _, name = part.rpartition("/")
+    if folder:
+        return folder in schema.TABLES and name.endswith(".parquet")
+    return bool(RUN_FILE.fullmatch(name) or END_FILE.fullmatch(name))
