@@ -11,6 +11,8 @@ import pytest
 import torch
 from torch import nn
 
+from analyzer.config import choose, load
+from analyzer.detectors import DETECTORS
 from recorder.instruments import PRESETS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -45,6 +47,14 @@ def test_the_commands_and_their_options_exist(command):
     assert asked.returncode == 0, asked.stderr
     options = {option for line in COMMANDS if line.startswith(command) for option in re.findall(r"--[a-z-]+", line)}
     assert {option for option in options if option not in asked.stdout} == set()
+
+
+def test_the_configuration_is_valid(tmp_path):
+    (section,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "pyproject.toml").write_text(section)
+    settings = load(start=tmp_path)
+    assert settings.fail_on == "warning"
+    assert [rule.code for rule in choose(DETECTORS, settings).detectors if rule.code.startswith("LOS")] == []
 
 
 def test_the_pictures_exist():
