@@ -21,6 +21,9 @@ class Derived:
     expression: Callable[[], pl.Expr]
 
 
+MISSED = 0.1
+"""Standard errors by which the slope of the layers may differ from that of the whole gradient."""
+
 _ALPHA_INGREDIENTS = ("loss", "loss_var", "start_slope", "start_slope_var", "end_slope", "end_slope_var")
 
 
@@ -49,6 +52,17 @@ def _fitted_slopes() -> tuple[pl.Expr, pl.Expr]:
     return start + start_var * share, end + end_var * share
 
 
+def _layers_tell_all() -> pl.Expr:
+    """False where the layers' individual gradients do not add up to the gradient: a penalty, or a weight used elsewhere.
+
+    Only judged where all samples were kept: of some, the mean differs by chance.
+    """
+    layers, whole = _next("end_slope"), _next("end_slope_total")
+    error = (_next("end_slope_var") / _next("slope_count")).sqrt().fill_null(0.0)
+    differs = (layers - whole).abs() > MISSED * error + 1e-3 * whole.abs()
+    return ~(differs & (_next("slope_count") == _next("batch_size"))).fill_null(False)
+
+
 def _moved() -> pl.Expr:
     """False where the update is known to be zero: both slopes are zero then, and the step has no place on the fit."""
     return pl.col("update_norm").is_null() | (pl.col("update_norm") != 0)
@@ -56,12 +70,12 @@ def _moved() -> pl.Expr:
 
 def _alpha() -> pl.Expr:
     start, end = _fitted_slopes()
-    return pl.when(_moved() & (end >= start)).then(_finite(-end / start))
+    return pl.when(_moved() & _layers_tell_all() & (end >= start)).then(_finite(-end / start))
 
 
 def _alpha_concave() -> pl.Expr:
     start, end = _fitted_slopes()
-    known = _moved() & start.is_finite() & end.is_finite()
+    known = _moved() & _layers_tell_all() & start.is_finite() & end.is_finite()
     return pl.when(known).then(end < start)
 
 

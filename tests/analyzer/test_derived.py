@@ -171,3 +171,28 @@ def test_derived_columns_have_the_type_they_claim(tmp_path: Path) -> None:
 def test_an_unknown_column_is_an_error_that_names_those_there_are() -> None:
     with pytest.raises(KeyError, match=r"no column 'gradnorm'; it has step, tensor, grad_norm"):
         derived.column("layers", "gradnorm")
+
+
+@pytest.mark.parametrize(
+    ("total", "kept", "told"),
+    [(1.0, 8, True), (1.5, 8, False), (1.5, 4, True), (None, 8, True)],
+    ids=["adds up", "a penalty", "a subset of the samples", "no total"],
+)
+def test_alpha_is_null_where_the_layers_do_not_tell_the_whole_gradient(
+    total: float | None, kept: int, told: bool
+) -> None:
+    rows = {
+        "loss": [3.0, 2.0],
+        "loss_var": [0.1, 0.1],
+        "start_slope": [-3.0, None],
+        "start_slope_var": [0.1, None],
+        "end_slope": [None, 1.0],
+        "end_slope_var": [None, 0.1],
+        "update_norm": [1.0, None],
+        "end_slope_total": [None, total],
+        "slope_count": [8, kept],
+        "batch_size": [8, 8],
+    }
+    alpha, concave = alpha_of(rows)
+    assert (alpha is not None) == told
+    assert (concave is not None) == told
