@@ -1,4 +1,4 @@
-"""The jinja environment of the pages. The templates lie beside this module in the wheel, in `reports/` in a checkout."""
+"""The jinja environment of the pages. Templates lie beside this module in the wheel, in `reports/` in a checkout."""
 
 from __future__ import annotations
 

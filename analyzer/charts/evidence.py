@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from .. import derived
-from ..wording import listed, number, step_range
+from ..wording import listed, number, sentence, step_range
 from .absent import why_absent
 from .base import Figure, Missing
 from .binning import BINS, Span, bands, spreads
@@ -83,11 +83,9 @@ def _figure(series: Series, span: Span, finding: Finding, ref: ChartRef) -> Figu
     return Figure(
         title=series.title,
         chart=layered(layers, axes.height, description),
-        reading=f"{span.words().capitalize()}.{_legend_words(fired, shaded, ref)}{banded(binned, span, Style(bins=bins))}",
+        reading=_reading(span, fired, shaded, ref) + banded(binned, span, Style(bins=bins)),
         description=description,
-        note=f"{len(series.names)} of {series.total} tensors are drawn."
-        if series.total > len(series.names) > 0
-        else "",
+        note=_left_out(series),
         keys=series_keys(series.names) + odd_keys(binned) + (shade_keys(shaded) if shaded else ()),
         numbers=tabulate(summaries, "" if series.names else series.title.lower()),
         wide=True,
@@ -123,6 +121,11 @@ def _metric(run: Run, name: str) -> Series:
     rows = frame.select("step", pl.col("split").fill_null("no split").alias("series"), "value")
     names = rows["series"].unique(maintain_order=True).to_list()[:MOST]
     return Series(rows.filter(pl.col("series").is_in(names)), name, tuple(names))
+
+
+def _left_out(series: Series) -> str:
+    drawn = len(series.names)
+    return f"{drawn} of {series.total} are drawn." if series.total > drawn > 0 else ""
 
 
 def _spread_out(names: list[str]) -> list[str]:
@@ -162,9 +165,11 @@ def _marked(finding: Finding, ref: ChartRef) -> str:
     return f" ({listed(parts)})" if parts else ""
 
 
-def _legend_words(fired: Span | None, shaded: Span | None, ref: ChartRef) -> str:
+def _reading(span: Span, fired: Span | None, shaded: Span | None, ref: ChartRef) -> str:
     if shaded:
         where = f" Shaded: where the rule fired, {shaded.words()}."
     else:
         where = " The rule fired at all of them." if fired else ""
-    return where + (f" Dashed: the threshold, {number(ref.reference)}." if ref.reference is not None else "")
+    return f"{sentence(span.words())}.{where}" + (
+        f" Dashed: the threshold, {number(ref.reference)}." if ref.reference is not None else ""
+    )

@@ -31,7 +31,7 @@ def layer_heatmap(run: Run, column: str, *, title: str, quantity: str, reading: 
     if not run.has("layers", column):
         return Missing(title, why_absent(run, "layers", column))
     span, rows = whole(run), tensor_rows(run, column, ROWS)
-    cells = _cells(run.frame("layers", column), column, span, rows)
+    cells = _cells(run.frame("layers", column), column, span, rows, _longest(run, span))
     description = _described(cells, title, span, rows)
     return Figure(
         title=title,
@@ -45,14 +45,13 @@ def layer_heatmap(run: Run, column: str, *, title: str, quantity: str, reading: 
     )
 
 
-def _cells(frame: pl.DataFrame, column: str, span: Span, rows: TensorRows) -> pl.DataFrame:
+def _cells(frame: pl.DataFrame, column: str, span: Span, rows: TensorRows, longest: int) -> pl.DataFrame:
     """Columns row, step, until, value (median of what is above zero), kind: value, zero or not finite.
 
-    A cell lasts until the next one of its row, as most steps are not probed; but not over a gap in the recording.
+    A cell lasts until the next one of its row, as most steps are not probed; but for at most `longest` steps.
     """
     positive = pl.col("value").filter(pl.col("value") > 0).median()
     kind = pl.when(pl.col("bad") > 0).then(pl.lit("not finite")).when(pl.col("value").is_null()).then(pl.lit("zero"))
-    longest = _longest(frame, span)
     until = pl.min_horizontal(pl.col("step").shift(-1).over("row").fill_null(span.last + 1), pl.col("step") + longest)
     return (
         frame.lazy()
@@ -67,11 +66,10 @@ def _cells(frame: pl.DataFrame, column: str, span: Span, rows: TensorRows) -> pl
     )
 
 
-def _longest(frame: pl.DataFrame, span: Span) -> int:
-    """Steps that a cell may stand for: twice the usual distance of probes, or a bin."""
-    steps = frame["step"].unique().sort()
-    usual = steps.diff().quantile(0.95, "nearest")
-    return max(span.width(COLUMNS), 2 * int(usual or 1))
+def _longest(run: Run, span: Span) -> int:
+    """Steps that a cell may stand for: twice the distance of probes, or a bin."""
+    every = run.manifest.schedule.get("every")
+    return max(span.width(COLUMNS), 2 * every if isinstance(every, int) else 1)
 
 
 def _chart(cells: pl.DataFrame, span: Span, rows: TensorRows, quantity: str, description: str) -> alt.LayerChart:
@@ -134,7 +132,8 @@ def _flags(base: alt.Chart, cells: pl.DataFrame, kind: str, color: str) -> alt.C
     if not (cells["kind"] == kind).any():
         return None
     chosen: alt.Chart = base.transform_filter(f"datum.kind === '{kind}'")
-    return chosen.mark_rect(color=color, aria=False, x2Offset=OVERLAP)
+    flags: alt.Chart = chosen.mark_rect(color=color, aria=False, x2Offset=OVERLAP)
+    return flags
 
 
 def _keys(cells: pl.DataFrame) -> tuple[Key, ...]:

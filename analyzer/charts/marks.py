@@ -35,17 +35,17 @@ class Axes:
         """The axis of steps. A single step gets room on both sides."""
         lonely = self.span.first == self.span.last
         domain = [self.span.first - 1, self.span.last + 1] if lonely else [self.span.first, self.span.last]
-        ticks: dict[str, Any] = {"values": [self.span.first]} if lonely else {"tickMinStep": 1}
-        return alt.X(
-            "step:Q", scale=alt.Scale(domain=domain, nice=False, zero=False), axis=alt.Axis(title=title, **ticks)
-        )
+        axis: dict[str, Any] = {"values": [self.span.first]} if lonely else {"tickMinStep": 1}
+        scale = {"domain": domain, "nice": False, "zero": False}
+        return alt.X("step", type="quantitative", scale=scale, axis={"title": title} | axis)
 
     def y(self, field: str) -> alt.Y:
         """The axis of values; what lies outside a given domain is drawn on its edge."""
         kind: dict[str, Any] = {"type": "log"} if self.log else {"type": "linear", "zero": False}
-        scale = alt.Scale(domain=list(self.domain), nice=False, clamp=True, **kind)
         ticks: dict[str, Any] = {"values": log_ticks(*self.domain)} if self.log else {}
-        return alt.Y(f"{field}:Q", scale=scale, axis=alt.Axis(title=self._title(), labelExpr=SHORT_NUMBER, **ticks))
+        scale = kind | {"domain": list(self.domain), "nice": False, "clamp": True}
+        axis = ticks | {"title": self._title(), "labelExpr": SHORT_NUMBER}
+        return alt.Y(field, type="quantitative", scale=scale, axis=axis)
 
     def _title(self) -> str | None:
         return (
@@ -98,18 +98,18 @@ def line_layers(
 
     `width`: steps to a bin.
     """
+    if series:
+        binned = binned.sort(pl.col("series").replace_strict(list(series), range(len(series)), default=None), "step")
     banded = bool((binned["lo"] < binned["hi"]).any())
-    columns = ["series"] if series else []
-    columns += ["step", "lo", "hi", "mid"] if banded else ["step", "mid"]
+    columns = [*(["series"] if series else []), "step", *(["lo", "hi"] if banded else []), "mid", "bad"]
     shown: dict[str, Any] = {"aria": False} | ({"interpolate": "step-after"} if stepped else {})
     shown |= {} if series else {"color": SERIES[0]}
-    base = alt.Chart(binned.select(*columns, "bad")).encode(x=axes.x(), **_styles(series))
-    points: dict[str, Any] = (
-        {"point": alt.OverlayMarkDef(size=22)} if len(binned) < POINTS_UP_TO * max(1, len(series)) else {}
-    )
-    line = base.mark_line(**shown, **points).encode(y=axes.y("mid"))
-    layers = [base.mark_area(opacity=0.22, **shown).encode(y=axes.y("lo"), y2="hi:Q")] if banded else []
-    layers.append(line.encode(strokeDash=_dash(series)) if len(series) > 1 else line)
+    few = len(binned) < POINTS_UP_TO * max(1, len(series))
+    line = alt.Chart(binned.select(columns)).mark_line(**shown, point={"size": 22} if few else False)
+    layers = [line.encode(x=axes.x(), y=axes.y("mid"), **_styles(series, dashed=len(series) > 1))]
+    if banded:
+        area = alt.Chart(binned.select(columns)).mark_area(opacity=0.22, **shown)
+        layers.insert(0, area.encode(x=axes.x(), y=axes.y("lo"), y2="hi:Q", **_styles(series, dashed=False)))
     return layers + odd_layers(binned, axes, width)
 
 
@@ -134,9 +134,8 @@ def stretches(steps: pl.Series, width: int) -> pl.DataFrame:
     """Bins that follow each other joined: columns step and until, the first and the last bin of each stretch."""
     frame = pl.DataFrame({"step": steps}).unique().sort("step")
     begins = (pl.col("step").diff().fill_null(width + 1) > width).cum_sum()
-    return frame.group_by(begins.alias("stretch"), maintain_order=True).agg(
-        pl.col("step").first(), pl.col("step").last().alias("until")
-    )
+    joined = frame.group_by(begins.alias("stretch"), maintain_order=True)
+    return joined.agg(pl.col("step").first(), pl.col("step").last().alias("until")).drop("stretch")
 
 
 def odd_keys(binned: pl.DataFrame) -> tuple[Key, ...]:
@@ -165,7 +164,6 @@ def level_layers(
 ) -> list[alt.Chart]:
     """Horizontal lines at given values, each with its meaning written above its right end."""
     frame = pl.DataFrame({"level": [value for value, _ in levels], "label": [label for _, label in levels]})
-    base = alt.Chart(frame).encode(y=axes.y("level"))
     words: dict[str, Any] = {
         "align": "right",
         "baseline": "bottom",
@@ -174,13 +172,13 @@ def level_layers(
         "fontSize": 10.5,
         "aria": False,
     }
-    place = {"x": alt.value("width"), "text": alt.Text("label:N")}
+    halo: dict[str, Any] = {"color": PANEL, "stroke": PANEL, "strokeWidth": 4, "strokeJoin": "round", "opacity": 0.85}
+    place: dict[str, Any] = {"x": alt.value("width"), "y": axes.y("level"), "text": alt.Text("label", type="nominal")}
+    rule = alt.Chart(frame).mark_rule(color=color, strokeDash=list(dash), aria=False)
     return [
-        base.mark_rule(color=color, strokeDash=list(dash), aria=False),
-        base.mark_text(color=PANEL, stroke=PANEL, strokeWidth=4, strokeJoin="round", opacity=0.85, **words).encode(
-            **place
-        ),
-        base.mark_text(color=color, **words).encode(**place),
+        rule.encode(y=axes.y("level")),
+        alt.Chart(frame).mark_text(**halo, **words).encode(**place),
+        alt.Chart(frame).mark_text(color=color, **words).encode(**place),
     ]
 
 
@@ -205,17 +203,17 @@ def shade_keys(shaded: Span) -> tuple[Key, ...]:
 
 def layered(layers: Sequence[alt.Chart], height: int, description: str) -> alt.LayerChart:
     """The layers as one chart, as wide as the page gives it."""
-    chart = cast("alt.LayerChart", alt.layer(*layers))
-    return chart.properties(width="container", height=height, description=description)
+    return cast("alt.LayerChart", alt.layer(*layers, width="container", height=height, description=description))
 
 
-def _styles(series: Sequence[str]) -> dict[str, Any]:
+def _styles(series: Sequence[str], *, dashed: bool) -> dict[str, Any]:
+    """Colours by series, and dashes too for lines."""
     if not series:
         return {}
-    scale = alt.Scale(domain=list(series), range=[SERIES[i % len(SERIES)] for i in range(len(series))])
-    return {"color": alt.Color("series:N", scale=scale, legend=None)}
-
-
-def _dash(series: Sequence[str]) -> alt.StrokeDash:
-    dashes = [list(DASHES[i % len(DASHES)]) for i in range(len(series))]
-    return alt.StrokeDash("series:N", scale=alt.Scale(domain=list(series), range=dashes), legend=None)
+    domain = list(series)
+    colors = {"domain": domain, "range": [SERIES[i % len(SERIES)] for i in range(len(series))]}
+    dashes = {"domain": domain, "range": [list(DASHES[i % len(DASHES)]) for i in range(len(series))]}
+    color = alt.Color("series", type="nominal", scale=colors, legend=None)
+    return {"color": color} | (
+        {"strokeDash": alt.StrokeDash("series", type="nominal", scale=dashes, legend=None)} if dashed else {}
+    )

@@ -75,7 +75,7 @@ def over_steps(
 
 
 def banded(binned: pl.DataFrame, span: Span, style: Style) -> str:
-    """How to read line and band where several steps share a bin; nothing where each step is drawn."""
-    if (binned["rows"] <= 1).all():
+    """How to read line and band where the steps of a bin differ; nothing where each step, or a constant, is drawn."""
+    if not (binned["lo"] < binned["hi"]).any():
         return ""
     return f" Line: {style.middle} of {span.width(style.bins)} steps; band: their lowest to highest."

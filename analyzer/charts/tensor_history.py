@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 
-from ..wording import count, plural, shape_words
+from ..wording import count, number, plural, shape_words
 from .absent import why_absent
 from .base import Chart, Figure, Missing, Section
-from .binning import bands
+from .binning import Span, bands
 from .marks import Axes, fit_domain, layered, line_layers, odd_keys, series_keys
 from .over_steps import whole
-from .summary import spoken, summarise
 from .tensor_rows import tensors_with
 
 if TYPE_CHECKING:
@@ -53,13 +52,12 @@ class TensorHistory(Chart):
             return
         named = dict.fromkeys(name for column in columns for name in tensors_with(run, column))
         order = [tensor.name for tensor in run.tensors if tensor.name in named]
-        everything = list(dict.fromkeys([*order, *named]))
-        chosen = _choice(everything, self.first)
-        parts = _by_tensor(run, columns, chosen)
+        chosen = _choice(list(dict.fromkeys([*order, *named])), self.first)
         bins = max(40, min(120, 6000 // len(chosen)))
-        shapes = {tensor.name: tensor for tensor in run.tensors}
+        parts = _by_tensor(run, columns, chosen, bins)
+        tensors = {tensor.name: tensor for tensor in run.tensors}
         for name in chosen:
-            yield _figure(run, parts[name], name, _kind(shapes.get(name)), bins)
+            yield _figure(parts[name], whole(run), name, _kind(tensors.get(name)), bins)
 
 
 def left_out(run: Run) -> str:
@@ -85,27 +83,33 @@ def _kind(tensor: TensorInfo | None) -> str:
     return f"{tensor.module_type} {shape_words(tensor.shape)}".strip() if tensor else ""
 
 
-def _by_tensor(run: Run, columns: list[str], chosen: list[str]) -> dict[str, pl.DataFrame]:
-    """For each tensor a frame with step, series and value, the statistics below each other."""
+def _by_tensor(run: Run, columns: list[str], chosen: list[str], bins: int) -> dict[str, pl.DataFrame]:
+    """For each tensor its bands with the statistics as series, all binned at once."""
     frame = run.frame("layers", *columns).filter(pl.col("tensor").is_in(chosen))
     long = frame.unpivot(columns, index=["step", "tensor"], variable_name="column", value_name="value")
-    named = long.drop_nulls("value").select(
-        "tensor", "step", pl.col("column").replace_strict(SERIES).alias("series"), "value"
-    )
-    parts = named.partition_by("tensor", as_dict=True, include_key=False)
-    return {str(key[0]): part for key, part in parts.items()}
+    named = long.drop_nulls("value").with_columns(pl.col("column").replace_strict(SERIES).alias("series"))
+    binned = bands(named, "value", whole(run), by=("tensor", "series"), bins=bins, positive=True)
+    return {str(key[0]): part for key, part in binned.partition_by("tensor", as_dict=True, include_key=False).items()}
 
 
-def _figure(run: Run, frame: pl.DataFrame, name: str, subtitle: str, bins: int) -> Figure:
-    span = whole(run)
-    series = tuple(SERIES.values())
-    binned = bands(frame, "value", span, by=("series",), bins=bins, positive=True)
+def _figure(binned: pl.DataFrame, span: Span, name: str, kind: str, bins: int) -> Figure:
     axes = Axes(span=span, title="", domain=fit_domain(binned, log=True), log=True, height=HEIGHT, bare=True)
-    description = f"{name} over {span.words()}: {spoken(summarise(frame, 'value', span, 'series'))}"
+    description = f"{name} over {span.words()}: {_spoken(binned)}"
+    layers = line_layers(binned, axes, tuple(SERIES.values()), width=span.width(bins))
     return Figure(
         title=name,
-        chart=layered(line_layers(binned, axes, series, width=span.width(bins)), axes.height, description),
-        reading=subtitle,
+        chart=layered(layers, axes.height, description),
+        reading=kind,
         description=description,
         keys=odd_keys(binned),
     )
+
+
+def _spoken(binned: pl.DataFrame) -> str:
+    """Where each statistic began and ended, from its bands."""
+    clauses = []
+    for label in SERIES.values():
+        values = binned.filter(pl.col("series") == label)["mid"].drop_nulls()
+        if len(values):
+            clauses.append(f"{label} from {number(values[0])} to {number(values[-1])}")
+    return ("; ".join(clauses) or "no value is finite and above zero") + "."

@@ -26,8 +26,8 @@ class UpdateHeatmap(Chart):
             title=self.title,
             quantity="update norm / parameter norm",
             reading=(
-                "How much each update changes each tensor, relative to its size. Near 1e\u22123 is usual for weights; a "
-                "row that stands out learns much faster or slower than its neighbours. Tensors that start at zero show "
-                "large ratios at first."
+                "How much each update changes each tensor, relative to its size. Near 1e\u22123 is usual for weights; "
+                "a row that stands out learns much faster or slower than its neighbours. Tensors that start at zero "
+                "show large ratios at first."
             ),
         )

@@ -49,7 +49,7 @@ def loss_sparkline(run: Run) -> Sparkline | None:
     finite: list[float] = frame["loss"].filter(frame["loss"].is_finite()).to_list()
     return Sparkline(
         path=_path(points, log),
-        bad=tuple(_stretch(start, until, span) for _, start, until in bad.iter_rows()),
+        bad=tuple(_stretch(start, until, span) for start, until in bad.iter_rows()),
         first=number(finite[0] if finite else None, 3),
         last=number(finite[-1] if finite else None, 3),
         log=log,

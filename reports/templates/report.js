@@ -75,7 +75,12 @@
     });
   }
 
-  const short = (value) => (value === null || value === undefined ? "none" : String(Number(value.toPrecision(4))).replace("-", "\u2212"));
+  function short(value) {
+    if (value === null || value === undefined) return "none";
+    const small = value !== 0 && (Math.abs(value) < 1e-3 || Math.abs(value) >= 1e6);
+    const text = small ? value.toExponential(3).replace(/\.?0*e\+?/, "e") : String(Number(value.toPrecision(4)));
+    return text.replaceAll("-", "\u2212");
+  }
   function described(row) {
     const range = row.lo !== undefined && row.lo !== row.hi ? ` (${short(row.lo)} to ${short(row.hi)})` : "";
     return short(row.mid) + range + (row.bad ? `, ${row.bad} not finite` : "");
@@ -88,7 +93,7 @@
 
   // A link to a folded finding, or to a chart in a fold, opens the fold.
   function reveal() {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = document.getElementById(location.hash.slice(1));
     for (let fold = target?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
     if (target) target.scrollIntoView();
   }
