@@ -53,7 +53,7 @@ def _fitted_slopes() -> tuple[pl.Expr, pl.Expr]:
 
 
 def _layers_tell_all() -> pl.Expr:
-    """False where the layers' individual gradients do not add up to the gradient: a penalty, or a weight used elsewhere.
+    """False where the individual gradients of the layers do not add up to the gradient, as with a penalty in the loss.
 
     Only judged where all samples were kept: of some, the mean differs by chance.
     """

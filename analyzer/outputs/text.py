@@ -109,9 +109,12 @@ def _words(state: State) -> str:
 
 
 def _closing(result: Result, style: Style) -> str:
-    """The verdict over all runs, with the arithmetic behind it."""
-    found = Counter(item.severity for run in result.runs for root in run.findings for item in tree(root))
-    counts = ", ".join(plural(found[severity], severity) for severity in SEVERITIES)
+    """The verdict over all runs, with the arithmetic behind it: findings by severity, and what they explain."""
+    roots = [finding for run in result.runs for finding in run.findings]
+    found = Counter(finding.severity for finding in roots)
+    symptoms = sum(1 for root in roots for _ in tree(root)) - len(roots)
+    parts = [plural(found[severity], severity) for severity in SEVERITIES]
+    counts = ", ".join([*parts, plural(symptoms, "symptom")] if symptoms else parts)
     word, color = _VERDICTS[result.verdict]
     runs = plural(len(result.runs), "run")
     return f"{style.paint(word, color, bold=True)}: {counts} in {runs} (fails on {result.fail_on})"

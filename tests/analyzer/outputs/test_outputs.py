@@ -50,7 +50,7 @@ FAIL  runs/a  500 steps, failed
     - BBB001 fault-bbb001 not applicable: no instrument recorded steps.alpha
     - CCC001 fault-ccc001 failed: ValueError: x
 
-FAIL: 1 error, 1 warning, 0 notes in 1 run (fails on error)
+FAIL: 1 error, 0 warnings, 0 notes, 1 symptom in 1 run (fails on error)
 """
 
 
