@@ -70,8 +70,10 @@ def gradient_profile(run: Run) -> pl.DataFrame:
         return pl.DataFrame(schema={"step": pl.Int64, "decades": pl.Float64, "trend": pl.Float64, "rows": pl.UInt32})
     end = max(1, count // 4)
     largest = pl.col("grad_ratio").max().over("step")
-    relative = pl.when(largest > 0).then((pl.col("grad_ratio") / largest).clip(FLOOR)).otherwise(FLOOR)
-    finite = frame.filter(pl.col("grad_norm").is_finite().all().over("step") & pl.col("grad_ratio").is_not_null())
+    relative = pl.when(largest > 0).then((pl.col("grad_ratio").fill_null(0.0) / largest).clip(FLOOR)).otherwise(FLOOR)
+    # A tensor that is zero and gets a gradient has no relative gradient; one that is zero and gets none is dead.
+    told = pl.col("grad_ratio").is_not_null() | (pl.col("grad_norm") == 0)
+    finite = frame.filter(pl.col("grad_norm").is_finite().all().over("step") & told)
     return (
         finite.with_columns(relative.cast(pl.Float64).log10().alias("log"))
         .group_by("step", maintain_order=True)

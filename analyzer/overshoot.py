@@ -54,32 +54,43 @@ class Reach:
 
 
 def harm(run: Run, progress: Progress, phase: Phases, rise: float = 1.2) -> Harm | None:
-    """The first lasting harm to the loss, None if there was none. Losses must be positive."""
+    """The first lasting harm to the loss, None if there was none. Losses must be positive.
+
+    Harm is: a block of losses above the start, a value that is not finite, nothing learned after an early jump or after
+    the gradients died, or most of what was learned lost again. If nothing was learned at the end, it began with the
+    first sign of it.
+    """
     series = losses(run)
     start, noise = starting_level(run, series)
-    known = progress.zero is not None and start >= 0.5 * progress.zero.uniform
-    limit = max((rise if known else 2.0) * start, start + SIGNIFICANT * noise)
-    if progress.zero is not None:
-        limit = max(limit, 1.1 * progress.zero.uniform)
-    knows_nothing = uninformed(run, progress)
-    recovered = progress.learned > 0.5 and progress.end.value < limit and knows_nothing is not True
+    limit = _limit(progress, start, noise, rise)
+    ignorant = uninformed(run, progress) is True
     length = block_length(series.height) if series.height >= SHORT else max(1, series.height // 2)
     means = blocks(series, "loss", length)
     above = means.filter(pl.col("mean") > limit)
     broke = first_nonfinite(run)
-    recovered = recovered and broke is None
+    signs = _signs(run, series, phase, max(1.15 * start, start + SIGNIFICANT * noise)) if ignorant else {}
     if not above.is_empty():
         high = series.filter((pl.col("loss") > limit) & (pl.col("step") >= above["first_step"][0]))
-        level = float(above["mean"].max())  # type: ignore[arg-type]
-        return Harm(
-            "above its start", int(high["step"][0]), int(above["last_step"][-1]), level, limit, start, recovered
-        )
+        onset = min((int(high["step"][0]), *signs.values()))
+        level, last = float(above["mean"].max()), int(above["last_step"][-1])  # type: ignore[arg-type]
+        recovered = broke is None and not ignorant and progress.learned > 0.5 and progress.end.value < limit
+        return Harm("above its start", onset, last, level, limit, start, recovered)
+    end, last = progress.end.value, int(series["step"][-1])
     if broke is not None:
-        last = float(series["loss"].tail(1)[0])
-        return Harm("non-finite", broke, broke, last, limit, start, recovered=False)
-    if knows_nothing:
-        return _stuck(run, series, progress, phase, start, noise)
-    return _lost(means, progress, start)
+        return Harm("non-finite", broke, broke, float(series["loss"][-1]), limit, start, recovered=False)
+    if "thrown off" in signs:
+        peak = series.filter(pl.col("step") <= signs["thrown off"] + 100)["loss"].max()
+        return Harm("thrown off", min(signs.values()), last, float(peak), limit, start, recovered=False)  # type: ignore[arg-type]
+    if "killed" in signs:
+        return Harm("killed", signs["killed"], last, end, limit, start, recovered=False)
+    return None if ignorant else _lost(means, progress, start)
+
+
+def _limit(progress: Progress, start: float, noise: float, rise: float) -> float:
+    """What the mean of a block stays below in a harmless run: well above the start, and above knowing nothing."""
+    known = progress.zero is not None and start >= 0.5 * progress.zero.uniform
+    limit = max((rise if known else 2.0) * start, start + SIGNIFICANT * noise)
+    return limit if progress.zero is None else max(limit, 1.1 * progress.zero.uniform)
 
 
 def starting_level(run: Run, series: pl.DataFrame) -> tuple[float, float]:
@@ -103,18 +114,17 @@ def first_nonfinite(run: Run) -> int | None:
     return None if bad.is_empty() else int(bad["step"][0])
 
 
-def _stuck(
-    run: Run, series: pl.DataFrame, progress: Progress, phase: Phases, start: float, noise: float
-) -> Harm | None:
-    """Harm to a run that learned nothing: an early jump of the loss, or gradients that died after a sound start."""
-    early = (phase.full_from or phase.first_step) + 100
-    limit = max(1.15 * start, start + SIGNIFICANT * noise)
+def _signs(run: Run, series: pl.DataFrame, phase: Phases, limit: float) -> dict[Kind, int]:
+    """The steps of an early jump of the loss, and of the death of the gradients, of a run that learned nothing."""
+    early = (phase.first_step if phase.full_from is None else phase.full_from) + 100
     jumps = series.filter((pl.col("loss") > limit) & (pl.col("step") <= early))
-    end, last = progress.end.value, int(series["step"][-1])
+    found: dict[Kind, int] = {}
     if not jumps.is_empty():
-        return Harm("thrown off", int(jumps["step"][0]), last, float(jumps["loss"].max()), limit, start, False)  # type: ignore[arg-type]
+        found["thrown off"] = int(jumps["step"][0])
     died = death(run)
-    return None if died is None else Harm("killed", died, last, end, start, start, recovered=False)
+    if died is not None:
+        found["killed"] = died
+    return found
 
 
 def _lost(means: pl.DataFrame, progress: Progress, start: float) -> Harm | None:
@@ -133,21 +143,19 @@ def _lost(means: pl.DataFrame, progress: Progress, start: float) -> Harm | None:
 def death(run: Run, factor: float = 1e-3) -> int | None:
     """The step at which the gradients of the first half of the layers fell a thousandfold, for good; None if not.
 
-    They must have been sound at the start: larger than that for the first three probes.
+    They must have been sound at the start. Weights that shrank tenfold are no death: regularisation did that.
     """
     half = max(1, len(weights(run)) // 2)
-    frame = of_weights(run, "grad_norm").filter(pl.col("depth") < half).drop_nulls()
-    sums = frame.group_by("step", maintain_order=True).agg(pl.col("grad_norm").pow(2).sum().sqrt().alias("norm"))
-    sums = sums.filter(pl.col("norm").is_finite())
+    frame = of_weights(run, "grad_norm", "param_norm").filter(pl.col("depth") < half).drop_nulls()
+    total = pl.col("grad_norm", "param_norm").pow(2).sum().sqrt()
+    sums = frame.group_by("step", maintain_order=True).agg(total).filter(pl.col("grad_norm").is_finite())
     if sums.height < 8:
         return None
-    first = float(sums["norm"].head(3).median())  # type: ignore[arg-type]
-    alive = sums.filter(pl.col("norm") > factor * first)
-    tail = sums.tail(max(3, sums.height // 4))
-    if first <= 0 or float(tail["norm"].median()) > factor * first:  # type: ignore[arg-type]
+    first, last = sums["grad_norm"].head(3).median(), sums["grad_norm"].tail(max(3, sums.height // 4)).median()
+    shrunk = sums["param_norm"][-1] < 0.1 * sums["param_norm"][0]
+    if not isinstance(first, float) or not isinstance(last, float) or first == 0 or last > factor * first or shrunk:
         return None
-    quiet = sums.filter(pl.col("norm") <= factor * first)
-    return int(quiet["step"][0]) if not alive.is_empty() else None
+    return int(sums.filter(pl.col("grad_norm") <= factor * first)["step"][0])
 
 
 def reach(run: Run, first: int, last: int) -> Reach:

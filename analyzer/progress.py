@@ -160,12 +160,12 @@ def _cross_entropy(run: Run) -> ZeroInformation | None:
         return None
     uniform, prior = math.log(classes), sum(-share * math.log(share) for share in frequencies if share > 0)
     scale = _reduction_scale(run, detail.get("target_shape"))
-    known = name in _CATEGORICAL and 0 < prior < uniform
+    skewed = name in _CATEGORICAL and 0 < prior < 0.98 * uniform
     return ZeroInformation(
         uniform=scale * uniform,
-        prior=scale * (prior if known else uniform),
+        prior=scale * (prior if skewed else uniform),
         scale=scale,
-        name=f"ln {classes}" if not known or prior > 0.98 * uniform else "the entropy of the class frequencies",
+        name="the entropy of the class frequencies" if skewed else f"ln {classes}",
     )
 
 

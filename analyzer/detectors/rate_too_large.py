@@ -163,7 +163,7 @@ def _message(damage: Harm, steps: Reach, progress: Progress, *, far: bool, peak:
     loss = {
         "above its start": f"the loss rose from {number(damage.start)} to {number(damage.level)} from step {count(damage.onset)} on",
         "non-finite": f"the loss or a gradient is not finite from step {count(damage.onset)} on",
-        "thrown off": f"the loss jumped from {number(damage.start)} to {number(damage.level)} and ended at {end}, having learned nothing",
+        "thrown off": f"the loss jumped from {number(damage.start)} to {number(damage.level)} and ended at {end}, no better than knowing nothing of the input",
         "killed": f"the gradients of the first layers died around step {count(damage.onset)}, and the loss stayed at {end}",
         "lost again": f"the loss lost again what it had learned from step {count(damage.onset)} on",
     }[damage.kind]

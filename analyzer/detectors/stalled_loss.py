@@ -23,10 +23,11 @@ class StalledLoss(Detector):
 
     ## What it does
     Takes the second half of the steps at full learning rate (no warm-up, no decay below a tenth) and compares the mean
-    loss of its two halves. If it fell by less than 1 % or less than three standard errors, the loss is flat. A flat loss
-    is a finding only if it is not a floor: for a classification within 5 % of the entropy of the class frequencies (ln C
-    if they are equal) or above it, for a regression if the predictions are nearly the same for all samples. A loss that
-    fell before it went flat, as it does when a training converges, is none.
+    loss of its two halves. The loss is stalled if even a fall two standard errors larger than the one seen would be less
+    than 1 %, or if it did not fall significantly and is significantly above the loss of a model that knows nothing.
+    That is a finding only if it is not a floor: for a classification within 5 % of the entropy of the class frequencies
+    (ln C if they are equal) or above it, for a regression if the predictions are nearly the same for all samples. A loss
+    that fell before it went flat, as it does when a training converges, is none.
 
     ## Why it matters
     Time spent on such a run is lost. It is a symptom: other rules name the cause where they can.
@@ -40,7 +41,7 @@ class StalledLoss(Detector):
     - `steps` (100 steps at full rate): fewer prove nothing.
     - `fall` (0.01, share of the loss): a smaller fall counts as flat; SageMaker Debugger's LossNotDecreasing has 0.001 per
       10 steps, which fires on every healthy training.
-    - `errors` (3 standard errors, by batch means).
+    - `errors` (2 standard errors, by batch means, which autocorrelation does not fool).
     - `margin` (0.05, share of the zero-information loss): calibrated, healthy trainings of 100 steps had learned 25 %.
 
     ## References
@@ -56,7 +57,7 @@ class StalledLoss(Detector):
     """Steps at full learning rate."""
     fall: float = 0.01
     """Share of the loss."""
-    errors: float = 3.0
+    errors: float = 2.0
     """Standard errors."""
     margin: float = 0.05
     """Share of the zero-information loss."""
@@ -80,20 +81,26 @@ class StalledLoss(Detector):
             )
         late = series.tail(series.height // 2)
         earlier, later = batch_mean(late["loss"].head(late.height // 2)), batch_mean(late["loss"].tail(late.height // 2))
-        if knows_nothing and self._flat(earlier, later):
+        if knows_nothing and self._stalled(progress, earlier, later):
             yield self._finding(run, progress, late, earlier, later)
 
-    def _flat(self, earlier: Mean, later: Mean) -> bool:
-        fallen = earlier.exceeds(later, self.errors)
-        return not fallen or earlier.value - later.value < self.fall * later.value
+    def _stalled(self, progress: Progress, earlier: Mean, later: Mean) -> bool:
+        fallen = earlier.value - later.value
+        doubt = self.errors * (earlier.error**2 + later.error**2) ** 0.5
+        flat = fallen + doubt < self.fall * later.value
+        above = progress.zero is not None and later.value - self.errors * later.error > progress.zero.prior
+        return flat or (above and fallen < doubt)
 
     def _finding(
         self, run: Run, progress: Progress, late: pl.DataFrame, earlier: Mean, later: Mean
     ) -> Finding:
         zero = progress.zero
         first, last = _since(run, later), int(losses(run)["step"][-1])
+        rising = later.exceeds(earlier, self.errors) and later.value > 1.1 * earlier.value
         level = (
             f"{number(later.value)}, where a model that knows nothing of its input is ({zero.name}, {number(zero.prior)})"
+            if zero and later.value < 1.1 * zero.prior
+            else f"{number(later.value)}, above {zero.name} ({number(zero.prior)}), where a model that knows nothing is"
             if zero
             else f"{number(later.value)}, and the predictions are nearly the same for all samples"
         )
@@ -102,15 +109,17 @@ class StalledLoss(Detector):
             code=self.code,
             name=self.name,
             severity=self.severity,
-            message=f"The loss stays at {level}: from steps {count(late['step'][0])} to {count(late['step'][-1])} it changed"
-            f" by {number(change, 2)} ± {number((earlier.error**2 + later.error**2) ** 0.5, 2)}.",
+            message=f"The loss {'rises and is' if rising else 'stays'} at {level}: from steps {count(late['step'][0])} to"
+            f" {count(late['step'][-1])} it changed by {number(change, 2)} ±"
+            f" {number((earlier.error**2 + later.error**2) ** 0.5, 2)}.",
             confidence=0.9,
             first_step=first,
             last_step=last,
             value=later.value,
             threshold=(1 - self.margin) * zero.prior if zero else None,
             evidence=_evidence(run, progress, earlier, later),
-            causes=(
+            causes=(("Flipped sign: the optimizer ascends",) if rising else ())
+            + (
                 "Learning rate far too small, or so large that units died",
                 "Gradients do not reach the model: detached, frozen, not in the optimizer, vanishing",
                 "Wrong input to the loss: softmax twice, shapes that broadcast",

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import polars as pl
 
-from ..depth import gradient_profile, weights
+from ..depth import gradient_profile, of_weights, weights
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..overshoot import death
+from ..phases import phases
 from ..progress import Progress, measured, uninformed
 from ..run import Run
 from ..spans import Span, firing_spans
@@ -81,7 +82,9 @@ class VanishingGradients(Detector):
             return
         from_start = profile["decades"].head(5).median() <= -self.decades  # type: ignore[operator]
         lasting = longest.violations >= self.persistence * profile.height
-        died = not from_start and bool(knows_nothing) and longest.last_step >= profile["step"].tail(3)[0]
+        phase = phases(run)
+        steady = phase is None or phase.full_from is not None  # in a learning-rate range test networks die by intent
+        died = not from_start and steady and bool(knows_nothing) and longest.last_step >= profile["step"].tail(3)[0]
         if longest.share >= self.persistence and ((lasting and from_start) or died):
             yield self._finding(run, profile, longest, progress, from_start=from_start)
 
@@ -108,7 +111,7 @@ class VanishingGradients(Detector):
             threshold=self.decades,
             unit="decades",
             evidence=_evidence(run, span, inside, progress, from_start=from_start),
-            causes=_CAUSES if from_start else (_CAUSES[3], *_CAUSES[:3]),
+            causes=_causes(run, from_start=from_start),
             advice=(
                 "Use ReLU or GELU in place of sigmoid or tanh.",
                 "Add normalisation layers or residual connections.",
@@ -130,6 +133,15 @@ _CAUSES = (
     "Initialisation too narrow",
     "Dead or saturated units",
 )
+
+
+def _causes(run: Run, *, from_start: bool) -> tuple[str, ...]:
+    """The likely causes in order: by whether the gradients were sound at the start, and what became of the weights."""
+    if from_start:
+        return _CAUSES
+    norms = of_weights(run, "param_norm").group_by("step", maintain_order=True).agg(pl.col("param_norm").pow(2).sum())
+    shrunk = norms["param_norm"][-1] < 0.01 * norms["param_norm"][0]
+    return ("Weight decay so strong that the weights shrank to nothing",) * shrunk + (_CAUSES[3], *_CAUSES[:3])
 
 
 def _outcome(progress: Progress) -> str:
