@@ -44,7 +44,9 @@ class Outlet:
         """Hand all finished steps, metrics and events to the writer; `reason` says why to keep the steps in full."""
         self.writer.submit(self.buffer.drain(), reason)
         self.drain_deferred()
-        self._due = time.monotonic() + self.writer.interval
+        if time.monotonic() >= self._due:  # drained and written at once, so that no step waits longer than one interval
+            self.writer.flush_soon()
+            self._due = time.monotonic() + self.writer.interval
 
     def drain_deferred(self) -> None:
         """Hand over metrics and events only; allowed while a step is open."""

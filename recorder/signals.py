@@ -34,13 +34,11 @@ class SignalWatch:
                 signal.signal(number, self._handle)
 
     def restore(self) -> None:
-        """Put back what was there, unless somebody else has chained a handler since."""
+        """Put back what was there. Where somebody has chained a handler since, ours goes on passing signals through."""
         if threading.current_thread() is not threading.main_thread():
             return
-        for number, previous in self._before.items():
-            if signal.getsignal(number) == self._handle:
-                signal.signal(number, previous)
-        self._before.clear()
+        for number in [each for each in self._before if signal.getsignal(each) == self._handle]:
+            signal.signal(number, self._before.pop(number))
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         previous = self._before.get(number, signal.SIG_DFL)

@@ -1,21 +1,25 @@
 """Which rows of a block are kept: the flight recorder's window.
 
-Rows of `steps` are always kept. Rows of `layers` are kept at probes; those in between are held for one block, and
-written when something happens, so that the steps before an incident are complete.
+Rows of `steps` are always kept. Rows of `layers` are kept at probes; those in between are held until WINDOW later steps
+were drained, and written when something happens, so that the steps before an incident are complete.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from . import schema
-from .buffer import Block
+from .buffer import BLOCK, Block
 from .incidents import LIMIT, Incident, Watch
 from .tables import layers_table, rows_table, steps_table
+
+WINDOW = BLOCK
+"""Drained steps that the host holds in full."""
 
 Piece = tuple[str, pa.Table]
 """A table's name, and rows of it."""
@@ -27,20 +31,23 @@ class Window:
     def __init__(self, tensors: Sequence[str]) -> None:
         self._tensors = list(tensors)
         self._watches = (Watch("loss"), Watch("grad_norm"))
-        self._held: tuple[Block, list[int]] | None = None
+        self._held: deque[tuple[Block, list[int]]] = deque()
+        """Blocks, and the positions of those of their rows that were not written."""
         self._incidents = 0
+        self._last = 0
+        """The newest step that was drained."""
 
     def take(self, block: Block, reason: str | None = None) -> Iterator[Piece]:
         """Rows to write now that a block has arrived; `reason` says why all of it must be kept."""
-        if not block.rows:
-            return
-        steps = steps_table(block)
-        yield "steps", steps
-        for table, row in (pair for each in block.rows for pair in each.rows):
-            yield table, rows_table(schema.TABLES[table], [row])
-        found = self._found(steps)
+        found = []
+        if block.rows:
+            steps = steps_table(block)
+            self._last = steps["step"][-1].as_py()
+            found = self._found(steps)
+            yield "steps", steps
+            yield from _other_rows(block)
         if reason is not None:
-            found.append(Incident(reason, "", block.rows[-1].host["step"]))  # type: ignore[arg-type]
+            found.append(Incident(reason, "", self._last))
         yield from self._layers(block, complete=bool(found))
         if found:
             yield "events", rows_table(schema.EVENTS, [_event(one, block) for one in found])
@@ -48,11 +55,18 @@ class Window:
     def _layers(self, block: Block, complete: bool) -> Iterator[Piece]:
         probed = [i for i, row in enumerate(block.rows) if row.host.get("probed")]
         kept = list(range(len(block.rows))) if complete else probed
-        if complete and self._held is not None:
-            yield from self._rows(*self._held)
-        rest = sorted(set(range(len(block.rows))) - set(kept))
-        self._held = None if complete else (block, rest)
+        if complete:
+            for held in self._held:
+                yield from self._rows(*held)
+            self._held.clear()
         yield from self._rows(block, kept)
+        self._hold(block, sorted(set(range(len(block.rows))) - set(kept)))
+
+    def _hold(self, block: Block, rest: list[int]) -> None:
+        """Blocks are short where a flush was due: hold as many as WINDOW steps need."""
+        self._held.append((block, rest))
+        while sum(len(held.rows) for held, _ in self._held) - len(self._held[0][0].rows) >= WINDOW:
+            self._held.popleft()
 
     def _rows(self, block: Block, kept: list[int]) -> Iterator[Piece]:
         if kept and self._tensors:
@@ -64,6 +78,15 @@ class Window:
         kept = found[: max(0, LIMIT - self._incidents)]
         self._incidents += len(kept)
         return kept
+
+
+def _other_rows(block: Block) -> Iterator[Piece]:
+    """The rows of host values that instruments added to their steps."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for table, row in (pair for each in block.rows for pair in each.rows):
+        found[table].append(row)
+    for table, rows in found.items():
+        yield table, rows_table(schema.TABLES[table], rows)
 
 
 def _event(incident: Incident, block: Block) -> dict[str, Any]:

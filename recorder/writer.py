@@ -64,7 +64,8 @@ class Writer:
         self._sequence: dict[str, int] = defaultdict(int)
         self._began = time.monotonic()
         self._flushes = 0
-        self._flushed_at = self._began
+        self._waiting_since = self._began
+        """When the oldest row that waits came in, or was last refused by the disk."""
         self.error: Exception | None = None
         """The last thing that went wrong in the thread."""
         self._thread = threading.Thread(target=self._work, name="glideslope-writer", daemon=True)
@@ -87,6 +88,11 @@ class Writer:
         """Run something in the thread, such as writing the run file."""
         self._queue.put(("call", action))
 
+    def flush_soon(self) -> None:
+        """Write all that was handed over, without waiting until it is done."""
+        self._flushes += 1
+        self._queue.put(("flush", threading.Event()))
+
     def flush(self, timeout: float = 60.0) -> bool:
         """Write all that was handed over; whether it was done within `timeout` seconds."""
         done = threading.Event()
@@ -102,10 +108,10 @@ class Writer:
 
     def _work(self) -> None:
         while True:
-            due = self._flushed_at + self.interval - time.monotonic()
             try:
-                kind, item = self._queue.get(timeout=max(due, 0.01))
-            except queue.Empty:
+                kind, item = self._queue.get(timeout=self._patience())
+            except queue.Empty:  # the training is busy with something else: nothing was drained for a while
+                self._flushes += 1
                 self._guarded(self._flush)
                 continue
             if kind == "stop":
@@ -115,8 +121,12 @@ class Writer:
                 item.set()
             else:
                 self._guarded(lambda kind=kind, item=item: self._take(kind, item))  # type: ignore[misc]
-            if time.monotonic() >= self._flushed_at + self.interval:
-                self._guarded(self._flush)
+
+    def _patience(self) -> float | None:
+        """Seconds until what waits must be written; None if nothing does."""
+        if not any(self._pending.values()):
+            return None
+        return max(0.01, self._waiting_since + self.interval - time.monotonic())
 
     def _guarded(self, action: Callable[[], None]) -> None:
         try:
@@ -140,13 +150,14 @@ class Writer:
                 self._append(table, rows)
 
     def _append(self, table: str, rows: pa.Table) -> None:
+        if not any(self._pending.values()):
+            self._waiting_since = time.monotonic()
         self._pending[table].append(rows)
 
     def _flush(self) -> None:
-        self._flushed_at = time.monotonic()
+        self._waiting_since = time.monotonic()
         for table in [name for name, waiting in self._pending.items() if waiting]:
             self._flush_table(table)
-        self._flushes += 1
 
     def _flush_table(self, table: str) -> None:
         """Write one shard. What the disk refuses stays pending for the next flush, up to a limit."""
