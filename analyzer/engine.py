@@ -55,6 +55,7 @@ def judge_run(run: Run, rules: Rules) -> RunResult:
         findings=findings,
         detectors=states,
         problems=run.problems,
+        failure=run.failure,
     )
 
 

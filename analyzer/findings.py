@@ -81,7 +81,8 @@ class DetectorState:
 class RunResult:
     """The judgement of one run: its findings, the most probable root cause first, and the state of each detector.
 
-    `status` is that of the run, or "unreadable". `problems` says what could not be read, a sentence each.
+    `status` is that of the run, or "unreadable"; `failure` is the exception that ended a failed one. `problems` says
+    what could not be read, a sentence each.
     """
 
     run: str
@@ -91,6 +92,7 @@ class RunResult:
     findings: tuple[Finding, ...]
     detectors: tuple[DetectorState, ...]
     problems: tuple[str, ...] = ()
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,10 @@ def _run(run: RunResult, style: Style) -> Iterator[str]:
 
 
 def _how_it_went(run: RunResult) -> str:
-    return "could not be read" if run.status == "unreadable" else f"{plural(run.steps, 'step')}, {run.status}"
+    if run.status == "unreadable":
+        return "could not be read"
+    failure = f": {visible(run.failure)}" if run.failure else ""
+    return f"{plural(run.steps, 'step')}, {run.status}{failure}"
 
 
 def _finding(finding: Finding, style: Style) -> Iterator[str]:

@@ -26,11 +26,12 @@ STATES = (
     DetectorState("DDD001", "fault-ddd001", "passed"),
 )
 EXAMPLE = combine(
-    [RunResult("runs/a", "failed", 500, "fail", (full_finding(),), STATES, ("steps/x is torn",))], "error"
+    [RunResult("runs/a", "failed", 500, "fail", (full_finding(),), STATES, ("steps/x is torn",), "OSError: disk")],
+    "error",
 )
 
 TEXT = """\
-FAIL  runs/a  500 steps, failed
+FAIL  runs/a  500 steps, failed: OSError: disk
   ! steps/x is torn
 
   error  AAA001 fault-aaa001  steps 3 to 25
