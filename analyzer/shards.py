@@ -121,7 +121,7 @@ def _list_table(root: Path, table: str) -> tuple[list[Shard], list[str]]:
 
 def _strangers(root: Path, unfinished: list[Path], unknown: list[Path]) -> Iterator[str]:
     if unfinished:
-        yield f"{_paths(unfinished, root)} was being written when the process ended: not read."
+        yield f"{_paths(unfinished, root)} is unfinished (its process ended, or still writes it): not read."
     if unknown:
         yield f"{_paths(unknown, root)} is not named like a shard: not read."
 

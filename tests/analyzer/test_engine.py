@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.rules import finding, rule
 from support.runs import write_run
 
 from analyzer.config import Settings, choose
 from analyzer.detectors.base import Detector
 from analyzer.engine import combine, judge, judge_run, unreadable
-from analyzer.findings import NotApplicable, RunResult
+from analyzer.findings import Finding, NotApplicable, RunResult
 from analyzer.precedence import fold, tree
 from analyzer.run import Run, open_run
 
@@ -196,3 +198,21 @@ def test_of_rules_that_explain_each_other_the_higher_ranked_is_the_cause() -> No
 def test_findings_of_one_rule_do_not_explain_each_other() -> None:
     twins = (finding("AAA001", first_step=1), finding("AAA001", first_step=2))
     assert shape(*twins, explains={"AAA001": ("BBB001",), "BBB001": ("AAA001",)}) == ["AAA001", "AAA001"]
+
+
+CODES = st.sampled_from([f"{letter}{letter}{letter}001" for letter in "ABCDE"])
+
+
+@given(
+    fired=st.lists(
+        st.builds(finding, CODES, st.sampled_from(["error", "note"]), st.sampled_from([0.5, 0.9])), max_size=8
+    ),
+    explains=st.dictionaries(CODES, st.lists(CODES, max_size=4), max_size=5),
+)
+def test_whatever_explains_what_every_finding_occurs_once(fired: list[Finding], explains: dict[str, list[str]]) -> None:
+    folded = [item for root in fold(fired, explains) for item in tree(root)]
+    assert sorted(map(_key, folded)) == sorted(map(_key, fired))
+
+
+def _key(item: Finding) -> tuple[str, str, float]:
+    return item.code, item.severity, item.confidence

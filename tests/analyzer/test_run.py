@@ -312,7 +312,7 @@ def test_gaps_and_leftovers_are_reported(tmp_path: Path) -> None:
     assert run.step_count == 4
     assert [problem.split(":")[0] for problem in run.problems] == [
         "steps/a00-r000-000002.parquet and 1 more of its sequence are missing",
-        "steps/a00-r000-000006.parquet.tmp was being written when the process ended",
+        "steps/a00-r000-000006.parquet.tmp is unfinished (its process ended, or still writes it)",
     ]
 
 
