@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from .absent import why_absent
 from .base import Chart, Figure, Missing, Section
-from .over_steps import Style, over_steps
+from .over_steps import Style, by_optimizer, over_steps
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -23,11 +23,13 @@ class GradientNorm(Chart):
         """The norm over all steps."""
         if not run.has("steps", "grad_norm"):
             return Missing(self.title, why_absent(run, "steps", "grad_norm"))
+        frame, optimizers = by_optimizer(run, "grad_norm")
         return over_steps(
             run,
-            run.frame("steps", "grad_norm"),
-            "grad_norm",
+            frame,
+            "value",
             title=self.title,
             reading="Norm of the gradient of all parameters. Growth by orders of magnitude precedes a blow-up.",
             style=Style(axis="norm", log=True),
+            series=optimizers,
         )

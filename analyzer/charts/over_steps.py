@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import altair as alt
 import polars as pl
 
 from .base import Figure
 from .binning import BINS, Middle, Span, bands, spreads
-from .marks import Axes, fit_domain, layered, level_layers, line_layers, odd_keys, series_keys
+from .marks import Axes, fit_domain, layered, line_layers, odd_keys, series_keys
 from .summary import spoken, summarise, tabulate
-from .theme import HEIGHT
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -28,13 +26,27 @@ class Style:
     stepped: bool = False
     middle: Middle = "mean"
     bins: int = BINS
-    height: int = HEIGHT
-    levels: tuple[tuple[float, str], ...] = ()
 
 
 def whole(run: Run) -> Span:
     """All recorded steps of a run."""
     return Span(run.first_step or 0, run.last_step or 0)
+
+
+def by_optimizer(run: Run, column: str) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """A column of the table of steps as step, series and value; a series for each optimizer where several take turns.
+
+    In adversarial training neighbouring steps belong to different losses, and one line through both would say nothing.
+    """
+    frame = run.frame("steps", "optimizer", column).drop_nulls(column)
+    positions = frame["optimizer"].drop_nulls().unique().sort().to_list()
+    value = pl.col(column).cast(pl.Float64).alias("value")
+    if len(positions) < 2:
+        return frame.select("step", pl.lit(column).alias("series"), value), ()
+    kinds = {group.optimizer: group.type for group in run.groups}
+    names = {i: f"optimizer {i}" + (f" ({kinds[i]})" if kinds.get(i) else "") for i in positions}
+    series = pl.col("optimizer").replace_strict(names, default="no optimizer", return_dtype=pl.String)
+    return frame.select("step", series.alias("series"), value), tuple(names.values())
 
 
 def over_steps(
@@ -56,11 +68,9 @@ def over_steps(
     binned = bands(
         frame, column, span, by=("series",) if series else (), bins=style.bins, positive=log, middle=style.middle
     )
-    axes = Axes(span=span, title=style.axis, domain=fit_domain(binned, log=log), log=log, height=style.height)
+    axes = Axes(span=span, title=style.axis, domain=fit_domain(binned, log=log), log=log)
     summaries = summarise(frame, column, span, by)
-    layers: list[alt.Chart] = [*line_layers(binned, axes, series, width=span.width(style.bins), stepped=style.stepped)]
-    if style.levels:
-        layers += level_layers(style.levels, axes)
+    layers = line_layers(binned, axes, series, width=span.width(style.bins), stepped=style.stepped)
     description = f"{title} over {span.words()}: {spoken(summaries)}"
     return Figure(
         title=title,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from .absent import why_absent
 from .base import Chart, Figure, Missing, Section
-from .over_steps import Style, over_steps
+from .over_steps import Style, by_optimizer, over_steps
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -23,11 +23,13 @@ class UpdateSize(Chart):
         """The norm of the update at the steps where it was measured."""
         if not run.has("steps", "update_norm"):
             return Missing(self.title, why_absent(run, "steps", "update_norm"))
+        frame, optimizers = by_optimizer(run, "update_norm")
         return over_steps(
             run,
-            run.frame("steps", "update_norm"),
-            "update_norm",
+            frame,
+            "value",
             title=self.title,
             reading="Norm of the update that the optimizer made. It follows the learning rate and the gradients.",
             style=Style(axis="norm", log=True),
+            series=optimizers,
         )

@@ -43,11 +43,12 @@ def main() -> None:
         run = long_run(Path(folder) / "long", options.steps, options.tensors, options.every)
         page = Path(folder) / "report.html"
         seconds = make(run, page)
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
         print(f"{options.steps} steps, {options.tensors} tensors, probed every {options.every}")
         print(f"size          {page.stat().st_size / 1e6:8.2f} MB")
         print(f"made in       {seconds:8.2f} s")
-        print(f"peak memory   {peak:8.0f} MB")
+        print(f"CPU time      {used.ru_utime + used.ru_stime:8.2f} s")
+        print(f"peak memory   {used.ru_maxrss / 1024:8.0f} MB")
         print(why_absent() or f"first screen  {first_screen(page):8.2f} s")
 
 

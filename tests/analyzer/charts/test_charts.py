@@ -135,6 +135,15 @@ def test_the_loss_of_other_splits_stands_beside_the_training_loss(full):
     assert [figure.title for figure in chart_named("metrics").figures(full)] == ["accuracy (train, valid)"]
 
 
+def test_optimizers_that_take_turns_have_lines_of_their_own(tmp_path):
+    turns = [s % 2 for s in range(20)]
+    run = full_run(tmp_path, 20, optimizer=turns, grad_norm=[1.0 + 99 * turn for turn in turns])
+    figure = chart_named("gradient-norm").draw(run)
+    assert [row[0] for row in figure.numbers.rows] == ["optimizer 0 (SGD)", "optimizer 1"]
+    assert [row[1] for row in figure.numbers.rows] == ["1", "100"]
+    assert "optimizer 1" in [key.label for key in chart_named("loss").draw(run).keys]
+
+
 def test_no_clipping_is_said_not_drawn(tmp_path):
     run = full_run(tmp_path, 10, grad_norm_clipped=None)
     assert "no clipping" in chart_named("clipping").draw(run).reason
