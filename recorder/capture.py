@@ -47,6 +47,15 @@ class Call:
         return self.versions == _versions((self.args, self.kwargs))
 
 
+def watched() -> bool:
+    """Whether a forward pass is one that a hook may look at: differentiated, and not being traced.
+
+    A compiled copy of a module that we know only uncompiled runs through the module's hooks while it is traced. What
+    they do would become part of the compiled code, and have it compiled anew whenever that changes.
+    """
+    return torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+
 class Capture:
     """Watches some modules for one step at a time: `arm`, run forward and backward, `take`, `release`."""
 
@@ -103,7 +112,7 @@ class Capture:
         self.armed, self.samples, self._held = False, None, 0
 
     def _about_to_run(self, module: nn.Module, _args: Any) -> None:
-        if not torch.is_grad_enabled() or self.overflowed:
+        if not watched() or self.overflowed:
             return
         try:
             device = next((p.device for p in module.parameters()), torch.device("cpu"))
@@ -113,7 +122,7 @@ class Capture:
             return
 
     def _seen(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        if not torch.is_grad_enabled() or self.overflowed:
+        if not watched() or self.overflowed:
             return
         try:
             self._note(module, args, kwargs, output)

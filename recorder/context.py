@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from torch import Tensor, nn
@@ -13,27 +11,8 @@ from torch.optim import Optimizer
 
 from .capture import Capture
 from .deferred import Deferred
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Tensors:
-    """The parameter tensors of a run, each once, in a fixed order that positions refer to."""
-
-    names: tuple[str, ...]
-    parameters: tuple[nn.Parameter, ...]
-
-    @classmethod
-    def of(cls, model: nn.Module, loss_fn: object | None) -> Tensors:
-        """Those of the model, then those of the loss where it is a module with parameters of its own."""
-        named = dict(model.named_parameters())
-        known = {id(parameter) for parameter in named.values()}
-        if isinstance(loss_fn, nn.Module):
-            own = loss_fn.named_parameters(prefix="loss_fn")
-            named |= {name: parameter for name, parameter in own if id(parameter) not in known}
-        return cls(tuple(named), tuple(named.values()))
-
-    def __len__(self) -> int:
-        return len(self.names)
+from .passes import Passes
+from .tensors import Tensors
 
 
 @dataclass(eq=False)
@@ -52,6 +31,10 @@ class Context:
     step: int = 0
     """The step that runs, or ran last."""
     capture: Capture = field(default_factory=Capture)
+    passes: Passes = field(default_factory=Passes)
+    """The layers' calls of the step, for instruments of individual gradients."""
+    update_pending: bool = False
+    """Whether the update of the previous step still waits for the individual gradients at its end."""
     before: list[Tensor] | None = None
     """On a probed step, from the optimizer's step on: copies of the parameters before it."""
     update: list[Tensor] | None = None
@@ -59,14 +42,9 @@ class Context:
     began: float = field(default_factory=time.perf_counter)
     _told: set[tuple[object, ...]] = field(default_factory=set)
 
-    @cached_property
-    def position_of(self) -> Mapping[int, int]:
-        """Position of a parameter tensor by its `id`."""
-        return {id(parameter): i for i, parameter in enumerate(self.tensors.parameters)}
-
     def name_of(self, tensor: Tensor) -> str | None:
         """Name of a parameter tensor, None for any other tensor."""
-        position = self.position_of.get(id(tensor))
+        position = self.tensors.position_of.get(id(tensor))
         return None if position is None else self.tensors.names[position]
 
     def event(self, kind: str, message: str, **detail: Any) -> None:

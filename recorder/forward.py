@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 from torch.utils.hooks import RemovableHandle
 
+from .capture import watched
 from .losses import LossCall, LossWatch, individual_losses
 from .step import MicroBatch
 
@@ -47,7 +48,7 @@ class InputWatch:
         self._handle, self.inputs = None, ()
 
     def _seen(self, _module: nn.Module, args: Any, kwargs: Any) -> None:
-        if torch.is_grad_enabled():
+        if watched():
             self.inputs = tensors_in((args, kwargs))
 
 
@@ -70,7 +71,7 @@ class OrderWatch:
         self._handles = []
 
     def _seen(self, module: nn.Module, _args: Any) -> None:
-        if module not in self._known:
+        if not torch.compiler.is_compiling() and module not in self._known:
             self._known.add(module)
             self.order.append(module)
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import torch
 
 from .buffer import Buffer
-from .context import Tensors
 from .deferred import Deferred
 from .directory import RunDirectory
+from .tensors import Tensors
 from .writer import ShardNames, Writer
 
 

@@ -11,11 +11,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
 from .capture import Call
-from .context import Tensors
 from .projection import is_linear
+from .tensors import Tensors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,11 +24,24 @@ class Unit:
 
     module: nn.Module
     parameters: Mapping[str, int]
+    within: Mapping[str, int]
+    """The same of all the run's tensors within the module."""
+
+    @property
+    def own(self) -> bool:
+        """Whether all of its parameters are its module's own, not those of a module within."""
+        return self.module._parameters.keys() >= set(self.parameters)
 
     @property
     def linear(self) -> bool:
         """Whether its own forward operation projects it; otherwise the module runs again."""
         return is_linear(self.module, tuple(self.parameters))
+
+    def values(self, before: list[Tensor]) -> dict[str, Tensor]:
+        """The parameters that the module runs again with, given the run's at its call; none if it need not run."""
+        if self.linear:
+            return {}
+        return {name: before[i] for name, i in self.within.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +50,11 @@ class Plan:
 
     units: tuple[Unit, ...]
     uncovered: Mapping[int, str]
+
+    @property
+    def known(self) -> set[int]:
+        """Positions of all tensors that the plan speaks of."""
+        return {i for unit in self.units for i in unit.parameters.values()} | set(self.uncovered)
 
     @property
     def modules(self) -> list[nn.Module]:
@@ -67,7 +85,14 @@ def make_plan(model: nn.Module, tensors: Tensors, wanted: Iterable[int], calls: 
             uncovered[position] = "no module around it has an output that runs over the samples"
         for unit, name in places:
             found[unit][name] = position
-    return Plan(tuple(Unit(modules[name], parameters) for name, parameters in found.items()), uncovered)
+    units = (Unit(modules[name], own, _within(modules[name], tensors)) for name, own in found.items())
+    return Plan(tuple(units), uncovered)
+
+
+def _within(module: nn.Module, tensors: Tensors) -> dict[str, int]:
+    """Positions of the run's tensors in a module, by name within it."""
+    named = module.named_parameters(remove_duplicate=False)
+    return {name: tensors.position_of[id(p)] for name, p in named if id(p) in tensors.position_of}
 
 
 def _usable(modules: Mapping[str, nn.Module], calls: Iterable[Call], samples: int) -> set[str]:
@@ -81,7 +106,7 @@ def _usable(modules: Mapping[str, nn.Module], calls: Iterable[Call], samples: in
 
 def _owners(modules: Mapping[str, nn.Module], tensors: Tensors) -> dict[int, list[tuple[str, str]]]:
     """By position, the modules that hold a tensor directly, with its name there; several where weights are tied."""
-    position_of = {id(parameter): i for i, parameter in enumerate(tensors.parameters)}
+    position_of = tensors.position_of
     owners: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for module_name, module in modules.items():
         for name, parameter in module._parameters.items():

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from .attempt import admit
-from .context import Context, Tensors
+from .context import Context
 from .directory import RunDirectory
 from .forward import is_compiled
 from .instruments import PRESETS
@@ -27,6 +27,7 @@ from .schedule import DENSE_STEPS, Schedule
 from .signals import SignalWatch
 from .step import Step
 from .stepping import Stepping
+from .tensors import Tensors
 from .writer import ShardNames
 
 MODES = ("train", "overfit-batch")

@@ -57,7 +57,7 @@ class LossInput(Instrument):
         self._classes: int | None = None
         self._values: dict[str, Tensor] = {}
 
-    def begin(self, step: Step) -> None:  # noqa: ARG002
+    def begin(self, step: Step) -> None:
         """Forget the previous probe."""
         self._values = {}
 

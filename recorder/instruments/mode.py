@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
+from ..capture import watched
 from ..forward import tensors_in
 from ..schema import MODULES, STEPS
 from .base import Instrument
@@ -66,7 +67,7 @@ class Mode(Instrument):
     def _watch(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
         def note(module: nn.Module, _: Any, output: Any) -> None:
             try:
-                if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+                if watched():
                     self._note(name, module, output)
             except Exception as error:  # the user's forward pass goes on
                 self._failure = error

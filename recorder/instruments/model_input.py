@@ -28,7 +28,7 @@ class ModelInput(Instrument):
     columns = tuple(STEPS[column] for column in COLUMNS)
     _moments: Moments | None = None
 
-    def begin(self, step: Step) -> None:  # noqa: ARG002
+    def begin(self, step: Step) -> None:
         """Forget the previous probe."""
         self._moments = None
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ..context import Tensors
+from ..tensors import Tensors
 from .base import Instrument
 
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ from support.nosync import no_sync
 from torch import Tensor, nn
 
 from recorder.buffer import Buffer
-from recorder.context import Context, Tensors
+from recorder.context import Context
 from recorder.deferred import Deferred
 from recorder.forward import is_compiled
 from recorder.instruments.base import Instrument
 from recorder.step import MicroBatch, Step
 from recorder.stepping import Stepping
+from recorder.tensors import Tensors
 
 CPU = torch.device("cpu")
 

@@ -1,0 +1,91 @@
+"""Captures the layers' calls of a step for the instruments of individual gradients, and tells what is covered."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..passes import Pass
+from ..plan import Plan, make_plan
+from ..step import Step
+from .base import Instrument
+
+
+class LayerCalls(Instrument):
+    """Watches the modules that the plan names; all modules while there is no plan."""
+
+    name = "layer-calls"
+    columns = ()
+    needs_layers = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._told: Plan | None = None
+
+    def wants(self, index: int, probed: bool) -> bool:
+        return (probed or self.context.update_pending) and not self.context.capture.hopeless
+
+    def begin(self, step: Step) -> None:
+        passes = self.context.passes
+        passes.passes, passes.complete = [], True
+        if passes.plan is None:
+            watched = replayed = list(self.context.model.modules())
+        else:
+            watched, replayed = passes.plan.modules, passes.plan.replayed
+        self.context.capture.arm(watched, replayed, self.context.probe_memory)
+
+    def after_backward(self, step: Step) -> None:
+        passes, capture = self.context.passes, self.context.capture
+        calls, samples = capture.take(), step.micro_batches[-1].samples
+        reason = self._obstacle(bool(calls), samples)
+        if reason or samples is None:
+            passes.complete = False
+            self.context.explain(("individual gradients",), reason)
+            return
+        if passes.plan is None:
+            passes.plan = make_plan(self.context.model, self.context.tensors, self._wanted(), calls, samples)
+        passes.passes.append(Pass.of(calls, samples, capture.kept or samples))
+
+    def end(self, step: Step) -> None:
+        passes = self.context.passes
+        passes.passes = []
+        if passes.plan is not None and passes.plan is not self._told:
+            self._tell(passes.plan)
+
+    def _obstacle(self, seen: bool, samples: int | None) -> str:
+        """Why the individual gradients of this pass cannot be had; empty if they can."""
+        capture, passes = self.context.capture, self.context.passes
+        if capture.overflowed:
+            then = "no more are made" if capture.hopeless else f"the next one keeps {capture.share:.2%} of the samples"
+            return f"a probe needs more than {self.context.probe_memory / 2**20:.3g} MiB; {then}"
+        if samples is None:
+            return "the number of samples is unknown: the model's forward was not seen"
+        if not seen:
+            return "no layer's output gradient was seen"
+        if passes.plan is not None and (name := self._unplanned(passes.plan)):
+            passes.plan = None
+            return f"other parameters than before received gradients ({name}); the layers are looked at anew"
+        return ""
+
+    def _unplanned(self, plan: Plan) -> str:
+        """Name of a tensor with a gradient that the plan does not know, empty if there is none."""
+        known = plan.known
+        return next((self.context.tensors.names[i] for i in self._wanted() if i not in known), "")
+
+    def _wanted(self) -> list[int]:
+        """Positions of the tensors that the loss reached and that an optimizer will move."""
+        held = self.context.held()
+        parameters = enumerate(self.context.tensors.parameters)
+        return [i for i, p in parameters if p.grad is not None and id(p) in held]
+
+    def _tell(self, plan: Plan) -> None:
+        """Which share of the parameters is covered, and why not the rest."""
+        self._told = plan
+        tensors = self.context.tensors
+        total = sum(tensors.parameters[i].numel() for i in plan.known)
+        without = sum(tensors.parameters[i].numel() for i in plan.uncovered)
+        share = 1.0 - without / total if total else 1.0
+        uncovered = [{"tensor": tensors.names[i], "reason": reason} for i, reason in plan.uncovered.items()]
+        message = f"individual gradients are seen for {share:.2%} of the parameters"
+        self.context.once("coverage", message, share=share, uncovered=uncovered)
+        if uncovered:
+            names = ", ".join(tensors.names[i] for i in plan.uncovered)
+            self.context.explain(("individual gradients",), f"no individual gradients for {names}")

@@ -1,0 +1,35 @@
+"""The parameter tensors of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import nn
+
+
+@dataclass(frozen=True, eq=False)
+class Tensors:
+    """The parameter tensors of a run, each once, in a fixed order that positions refer to."""
+
+    names: tuple[str, ...]
+    parameters: tuple[nn.Parameter, ...]
+
+    @classmethod
+    def of(cls, model: nn.Module, loss_fn: object | None) -> Tensors:
+        """Those of the model, then those of the loss where it is a module with parameters of its own."""
+        named = dict(model.named_parameters())
+        known = {id(parameter) for parameter in named.values()}
+        if isinstance(loss_fn, nn.Module):
+            own = loss_fn.named_parameters(prefix="loss_fn")
+            named |= {name: parameter for name, parameter in own if id(parameter) not in known}
+        return cls(tuple(named), tuple(named.values()))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def position_of(self) -> Mapping[int, int]:
+        """Position of a tensor by its `id`."""
+        return {id(parameter): i for i, parameter in enumerate(self.parameters)}
