@@ -92,7 +92,7 @@ def _chart(dots: pl.DataFrame, labels: list[str], description: str) -> alt.Layer
     shapes = alt.Scale(domain=list(MOMENTS), range=["square", "circle"])
     base = alt.Chart(dots).encode(y=y)
     links = base.mark_rule(color=GRID, strokeWidth=2, aria=False).encode(
-        x=alt.X("min(ratio):Q", **across), x2="max(ratio):Q"
+        x=alt.X("min(ratio):Q", **across), x2=alt.X2("max(ratio)")
     )
     points = base.mark_point(size=46, strokeWidth=1.6, aria=False).encode(
         x=alt.X("ratio:Q", **across),

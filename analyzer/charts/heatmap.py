@@ -81,7 +81,7 @@ def _chart(cells: pl.DataFrame, span: Span, rows: TensorRows, quantity: str, des
         x=alt.X(
             "step:Q", scale=alt.Scale(domain=ends, nice=False, zero=False), axis=alt.Axis(title="step", tickMinStep=1)
         ),
-        x2="until:Q",
+        x2=alt.X2("until"),
         y=alt.Y("row:N", scale=alt.Scale(domain=list(rows.labels), paddingInner=0.06), axis=axis),
         tooltip=[
             alt.Tooltip("row:N", title="tensor"),

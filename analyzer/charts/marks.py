@@ -109,7 +109,7 @@ def line_layers(
     layers = [line.encode(x=axes.x(), y=axes.y("mid"), **_styles(series, dashed=len(series) > 1))]
     if banded:
         area = alt.Chart(binned.select(columns)).mark_area(opacity=0.22, **shown)
-        layers.insert(0, area.encode(x=axes.x(), y=axes.y("lo"), y2="hi:Q", **_styles(series, dashed=False)))
+        layers.insert(0, area.encode(x=axes.x(), y=axes.y("lo"), y2=alt.Y2("hi"), **_styles(series, dashed=False)))
     return layers + odd_layers(binned, axes, width)
 
 
@@ -119,13 +119,13 @@ def odd_layers(binned: pl.DataFrame, axes: Axes, width: int = 1) -> list[alt.Cha
     Zeros are marked on a logarithmic axis only, which has no place for them. `width`: steps to a bin.
     """
     layers = []
-    bad = stretches(binned.filter(pl.col("bad") > 0)["step"], width)
-    zero = binned.filter(pl.col("zero") > 0).select("step").unique(maintain_order=True)
-    if not bad.is_empty():
+    if (binned["bad"] > 0).any():
+        bad = stretches(binned.filter(pl.col("bad") > 0)["step"], width)
         bars = alt.Chart(bad).mark_rule(color=ALARM, strokeWidth=3, aria=False)
-        layers.append(bars.encode(x=axes.x(), x2="until:Q", y=alt.value(5)))
+        layers.append(bars.encode(x=axes.x(), x2=alt.X2("until"), y=alt.value(5)))
         layers.append(marker(bad, axes, y=5, color=ALARM, shape="M-.7,-.7L.7,.7M-.7,.7L.7,-.7"))
-    if not zero.is_empty():
+    if (binned["zero"] > 0).any():
+        zero = binned.filter(pl.col("zero") > 0).select("step").unique(maintain_order=True)
         layers.append(marker(zero, axes, y=axes.height - 5, color=MUTED, shape="circle"))
     return layers
 
@@ -191,7 +191,7 @@ def shade_layers(shaded: Span, axes: Axes) -> list[alt.Chart]:
     """The steps at which a rule fired: a tinted field between two thin lines."""
     ends = pl.DataFrame({"step": [shaded.first, shaded.last], "until": [shaded.last, shaded.last]})
     return [
-        alt.Chart(ends.head(1)).mark_rect(color=ALARM, opacity=0.1, aria=False).encode(x=axes.x(), x2="until:Q"),
+        alt.Chart(ends.head(1)).mark_rect(color=ALARM, opacity=0.1, aria=False).encode(x=axes.x(), x2=alt.X2("until")),
         alt.Chart(ends).mark_rule(color=ALARM, opacity=0.55, aria=False).encode(x=axes.x()),
     ]
 
