@@ -8,6 +8,9 @@ from ..plan import Plan, make_plan
 from ..step import Step
 from .base import Instrument
 
+FED = ("steps.start_slope", "steps.start_slope_var", "steps.end_slope", "steps.end_slope_var")
+"""Columns that are null where the layers' calls cannot be had."""
+
 
 class LayerCalls(Instrument):
     """Watches the modules that the plan names; all modules while there is no plan."""
@@ -38,7 +41,7 @@ class LayerCalls(Instrument):
         reason = self._obstacle(bool(calls), samples)
         if reason or samples is None:
             passes.complete = False
-            self.context.explain(("individual gradients",), reason)
+            self.context.explain(FED, reason)
             return
         if passes.plan is None:
             passes.plan = make_plan(self.context.model, self.context.tensors, self._wanted(), calls, samples)
@@ -88,4 +91,4 @@ class LayerCalls(Instrument):
         self.context.once("coverage", message, share=share, uncovered=uncovered)
         if uncovered:
             names = ", ".join(tensors.names[i] for i in plan.uncovered)
-            self.context.explain(("individual gradients",), f"no individual gradients for {names}")
+            self.context.explain(FED, f"no individual gradients for {names}")
