@@ -84,7 +84,7 @@ def fit_domain(binned: pl.DataFrame, *, log: bool, include: float | None = None)
         factor = max((high / low) ** 0.06, 1.15)
         return low / factor, high * factor
     if 0 <= low <= 0.6 * high:
-        return 0.0, high * 1.06
+        return 0.0, high * 1.06 or 1.0
     if low == high > 0:
         return 0.0, high * 1.3
     pad = 0.08 * (high - low) or 0.1 * abs(high) or 1.0

@@ -144,6 +144,14 @@ def test_optimizers_that_take_turns_have_lines_of_their_own(tmp_path):
     assert "optimizer 1" in [key.label for key in chart_named("loss").draw(run).keys]
 
 
+@pytest.mark.parametrize("value", [0.0, 64.0, -3.0, 1e-300])
+def test_a_constant_is_a_line_within_its_axis(tmp_path, value):
+    figure = chart_named("gradient-norm").draw(full_run(tmp_path, 5, grad_norm=value))
+    (line,) = [layer for layer in figure.chart.to_dict()["layer"] if layer["mark"]["type"] == "line"]
+    low, high = line["encoding"]["y"]["scale"]["domain"]
+    assert low <= value < high
+
+
 def test_no_clipping_is_said_not_drawn(tmp_path):
     run = full_run(tmp_path, 10, grad_norm_clipped=None)
     assert "no clipping" in chart_named("clipping").draw(run).reason
