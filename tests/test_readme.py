@@ -58,6 +58,6 @@ def test_the_configuration_is_valid(tmp_path):
 
 
 def test_the_pictures_exist():
-    pictures = re.findall(r"!\[[^]]+\]\(([^)#]+)", README)
+    pictures = re.findall(r'src(?:set)?="([^"]+)"', README)
     assert pictures
     assert [name for name in pictures if not (Path(__file__).parents[1] / name).is_file()] == []
