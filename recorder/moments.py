@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from .context import Context
 from .instruments import Instrument
@@ -48,18 +49,20 @@ class Moments:
             try:
                 method(step)
             except Exception as error:
-                self._switch_off(instrument, error)
+                self._switch_off(instrument, step, error)
 
-    def report(self, doing: str, error: Exception) -> None:
+    def report(self, doing: str, error: Exception, instrument: str | None = None) -> None:
         """Log and record, once, something that went wrong inside the recorder; raise it in strict mode."""
         if self._strict:
             raise error
         what = f"{type(error).__name__}: {error}"
         logger.warning("glideslope failed while %s: %s", doing, what)
-        self._context.once("error", f"{doing}: {what}", instrument=doing, exception=what)
+        self._context.once("error", f"{doing}: {what}", instrument=instrument, exception=what)
 
-    def _switch_off(self, instrument: Instrument, error: Exception) -> None:
-        self.report(f"measuring {instrument.name}, which is switched off", error)
+    def _switch_off(self, instrument: Instrument, step: Step, error: Exception) -> None:
+        with suppress(Exception):  # it fails already; this only removes its hooks
+            instrument.end(step)
+        self.report(f"measuring {instrument.name}, which is switched off", error, instrument.name)
         self.instruments = [i for i in self.instruments if i is not instrument]
         self._forget()
         self._calls = {m: [c for c in calls if c[0] is not instrument] for m, calls in self._calls.items()}

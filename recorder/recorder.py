@@ -136,7 +136,8 @@ class Recorder:
             raise RuntimeError("the recorder does not run: use it in a `with` statement, or call start() first")
         self._stepping.finish()
         if self._stepping.recorded and not self._described:
-            self._describe()
+            with self._stepping.contained("describing the run"):
+                self._describe()
         if self._outlet.due:
             with self._stepping.contained("draining"):
                 self._outlet.drain()
@@ -175,10 +176,12 @@ class Recorder:
         self._signals.restore()
         if isinstance(error, SystemExit) and not error.code:
             error = None
-        with self._stepping.contained("closing"):
+        with self._stepping.contained("closing the last step"):
             self._stepping.close()
+        with self._stepping.contained("describing the run"):
             if not self._described:
                 self._describe()
+        with self._stepping.contained("draining"):
             self._outlet.drain(None if error is None else "exception")
         with self._stepping.contained("writing the last shards"):
             self._outlet.writer.close()

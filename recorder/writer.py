@@ -61,6 +61,7 @@ class Writer:
         self._window = Window(tensors)
         self._queue: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._pending: dict[str, list[pa.Table]] = defaultdict(list)
+        self._calls: list[Callable[[], object]] = []
         self._sequence: dict[str, int] = defaultdict(int)
         self._began = time.monotonic()
         self._flushes = 0
@@ -85,7 +86,7 @@ class Writer:
         self._queue.put(("rows", rows))
 
     def call(self, action: Callable[[], object]) -> None:
-        """Run something in the thread, such as writing the run file."""
+        """Run something in the thread, such as writing the run file; again at the next flush if the disk refuses."""
         self._queue.put(("call", action))
 
     def flush_soon(self) -> None:
@@ -104,7 +105,7 @@ class Writer:
         done = self.flush(timeout)
         self._queue.put(("stop", None))
         self._thread.join(timeout)
-        return done and not any(self._pending.values())
+        return done and not self._waiting
 
     def _work(self) -> None:
         while True:
@@ -112,19 +113,23 @@ class Writer:
                 kind, item = self._queue.get(timeout=self._patience())
             except queue.Empty:  # the training is busy with something else: nothing was drained for a while
                 self._flushes += 1
-                self._guarded(self._flush)
+                self._flush()
                 continue
             if kind == "stop":
                 return
             if kind == "flush":
-                self._guarded(self._flush)
+                self._flush()
                 item.set()
             else:
                 self._guarded(lambda kind=kind, item=item: self._take(kind, item))  # type: ignore[misc]
 
+    @property
+    def _waiting(self) -> bool:
+        return bool(self._calls) or any(self._pending.values())
+
     def _patience(self) -> float | None:
         """Seconds until what waits must be written; None if nothing does."""
-        if not any(self._pending.values()):
+        if not self._waiting:
             return None
         return max(0.01, self._waiting_since + self.interval - time.monotonic())
 
@@ -138,7 +143,8 @@ class Writer:
 
     def _take(self, kind: str, item: Any) -> None:
         if kind == "call":
-            item()
+            self._calls.append(item)
+            self._call()
         elif kind == "rows":
             item.wait()
             for table, row in item.resolved():
@@ -150,14 +156,25 @@ class Writer:
                 self._append(table, rows)
 
     def _append(self, table: str, rows: pa.Table) -> None:
-        if not any(self._pending.values()):
+        if not self._waiting:
             self._waiting_since = time.monotonic()
         self._pending[table].append(rows)
 
     def _flush(self) -> None:
         self._waiting_since = time.monotonic()
+        self._guarded(self._call)
         for table in [name for name, waiting in self._pending.items() if waiting]:
-            self._flush_table(table)
+            self._guarded(lambda table=table: self._flush_table(table))  # type: ignore[misc]
+
+    def _call(self) -> None:
+        """Make the calls that wait, in order; one that the disk refuses goes on waiting."""
+        while self._calls:
+            action = self._calls.pop(0)
+            try:
+                action()
+            except OSError:
+                self._calls.insert(0, action)
+                raise
 
     def _flush_table(self, table: str) -> None:
         """Write one shard. What the disk refuses stays pending for the next flush, up to a limit."""
