@@ -31,13 +31,13 @@ class Axes:
     bare: bool = False
     """Whether the surroundings say already that the axis is logarithmic."""
 
-    def x(self, title: str | None = "step") -> alt.X:
+    def x(self) -> alt.X:
         """The axis of steps. A single step gets room on both sides."""
         lonely = self.span.first == self.span.last
         domain = [self.span.first - 1, self.span.last + 1] if lonely else [self.span.first, self.span.last]
         axis: dict[str, Any] = {"values": [self.span.first]} if lonely else {"tickMinStep": 1}
         scale = {"domain": domain, "nice": False, "zero": False}
-        return alt.X("step", type="quantitative", scale=scale, axis={"title": title} | axis)
+        return alt.X("step", type="quantitative", scale=scale, axis={"title": "step"} | axis)
 
     def y(self, field: str) -> alt.Y:
         """The axis of values; what lies outside a given domain is drawn on its edge."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-INK = "var(--ink)"
 MUTED = "var(--muted)"
 GRID = "var(--grid)"
 ALARM = "var(--error)"
