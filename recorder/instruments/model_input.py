@@ -16,7 +16,7 @@ from .base import Instrument
 if TYPE_CHECKING:
     from ..step import Step
 
-LIMIT = 1 << 20
+LIMIT = 1 << 17
 """Values of an input that moments are taken of; a larger one is thinned out evenly."""
 COLUMNS = ("input_mean", "input_std", "input_absmax", "input_nonfinite", "input_spread")
 
@@ -91,8 +91,10 @@ def moments(x: Tensor) -> Moments:
     values = values.where(finite, 0.0)
     count = finite.sum(1).to(values.dtype)
     mean = values.sum(1) / count.clamp(min=1)
-    m2 = (values - mean[:, None]).where(finite, 0.0).square().sum(1)
-    return Moments(count, mean, m2, values.abs().amax(), count_nonfinite(x))
+    zeroed = values.shape[1] - count  # each of them adds the square of the mean
+    m2 = ((values - mean[:, None]).square_().sum(1) - zeroed * mean.square()).clamp(min=0)
+    nonfinite = zeroed.sum() if values.numel() == x.numel() else count_nonfinite(x)
+    return Moments(count, mean, m2, values.abs().amax(), nonfinite)
 
 
 def count_nonfinite(x: Tensor) -> Tensor:
