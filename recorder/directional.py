@@ -36,6 +36,27 @@ def directional_derivative(
             return _backwards_twice(outputs, moved, direction)
 
 
+def transposed_derivative(
+    call: Call, parameters: Direction, names: tuple[str, ...], gradients: Mapping[int, Tensor]
+) -> dict[str, Tensor]:
+    """Gradients of some parameters for several output gradients at once, (count, *shape of the parameter) by name.
+
+    `gradients`: by position in the flattened output, (count, *shape of that output). Raises RuntimeError where the
+    backward pass of the module cannot be batched.
+    """
+    moved = {name: parameters[name].detach() for name in names}
+    some = next(iter(moved.values()))
+    outputs = _rerun(call, parameters, some, tuple(gradients))
+    with _replaying(some.device), torch.enable_grad():
+        leaves = {name: value.requires_grad_() for name, value in moved.items()}
+        results = outputs(leaves)
+        weights = [in_precision(some.dtype, gradient) for gradient in gradients.values()]
+        found = torch.autograd.grad(
+            results, list(leaves.values()), weights, is_grads_batched=True, allow_unused=True, materialize_grads=True
+        )
+    return dict(zip(leaves, found, strict=True))
+
+
 def in_precision(dtype: torch.dtype, value: Any) -> Any:
     """A floating tensor in the precision of the parameters (autocast may have lowered it), anything else as it is."""
     return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value

@@ -76,6 +76,14 @@ STEPS = _table(
     ),
     Column("slope_count", "int64", "samples", "individual gradients behind the slopes"),
     Column("end_slope_total", "float64", "", "g.d of the previous update from the batch gradient: checks end_slope"),
+    Column("grad_var", "float64", "", "trace of the covariance of the individual gradients (ddof 1), all tensors"),
+    Column(
+        "gsnr_sum", "float64", "", "sum over entries of squared mean over variance (ddof 0) of the individual gradients"
+    ),
+    Column("gsnr_count", "float64", "entries", "entries in gsnr_sum: those whose individual gradients differ"),
+    Column("inner_mean", "float64", "", "mean over samples of g_i.g, g the gradient: its squared norm"),
+    Column("inner_var", "float64", "", "variance over samples of g_i.g (ddof 1)"),
+    Column("individual_count", "int64", "samples", "individual gradients behind inner_mean and inner_var"),
     Column("training_share", "float64", "share", "share of the modules that are in training mode"),
     Column("input_mean", "float64", "", "mean of the model's input"),
     Column("input_std", "float64", "", "standard deviation of the model's input"),
@@ -103,6 +111,11 @@ LAYERS = _table(
     Column("grad_norm_clipped", "float32", "", "the same when the optimizer steps; null if nothing changed it"),
     Column("param_norm", "float32", "", "Euclidean norm of the tensor before the update"),
     Column("update_norm", "float32", "", "Euclidean norm of the update"),
+    Column("grad_var", "float32", "", "trace of the covariance of the individual gradients (ddof 1)"),
+    Column(
+        "gsnr_sum", "float32", "", "sum over entries of squared mean over variance (ddof 0) of the individual gradients"
+    ),
+    Column("gsnr_count", "float32", "entries", "entries in gsnr_sum: those whose individual gradients differ"),
     Column("distance", "float32", "", "Euclidean distance from the tensor's first recorded value, before the update"),
 )
 

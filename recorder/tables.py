@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from torch import Tensor
 
 from . import schema
 from .buffer import Block, Row
@@ -18,8 +19,11 @@ _TYPES = {
     "string": pa.string(),
     "list<float64>": pa.list_(pa.float64()),
 }
-_TOTALS = ("grad_norm", "grad_norm_clipped", "update_norm")
-"""Columns of `steps` that are the norm over all tensors of a column of `layers`."""
+_TOTALS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    **dict.fromkeys(("grad_norm", "grad_norm_clipped", "update_norm"), lambda values: values.square().sum(-1).sqrt()),
+    **dict.fromkeys(("grad_var", "gsnr_sum", "gsnr_count"), lambda values: values.sum(-1)),
+}
+"""Columns of `steps` that total, over the tensors, the column of `layers` of that name: norms and sums."""
 
 
 def steps_table(block: Block) -> pa.Table:
@@ -62,16 +66,17 @@ def _step_column(block: Block, column: schema.Column) -> list[Any] | None:
 def _totals(block: Block, column: str) -> list[float | None] | None:
     if not any(column in row.tensors for row in block.rows):
         return None
-    values = block.per_tensor(column)
-    everywhere = values.double().square().sum(1).sqrt().tolist()
+    values = block.per_tensor(column).double()
+    everywhere = _TOTALS[column](values).tolist()
     return [_total(row, column, values[i], everywhere[i]) for i, row in enumerate(block.rows)]
 
 
-def _total(row: Row, column: str, values: Any, everywhere: float) -> float | None:
+def _total(row: Row, column: str, values: Tensor, everywhere: float) -> float | None:
+    """The total of one row: over all tensors, or over those that the column was written for."""
     if column not in row.tensors:
         return None
     positions = row.tensors[column]
-    return everywhere if positions is None else float(values[list(positions)].double().square().sum().sqrt())
+    return everywhere if positions is None else float(_TOTALS[column](values[list(positions)]))
 
 
 def _written(row: Row, column: str, values: list[float]) -> Sequence[float | None]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from .alpha import Alpha
 from .base import Instrument
+from .individual_gradients import IndividualGradients
 from .layer_calls import LayerCalls
 from .loss_input import LossInput
 from .losses import IndividualLosses
@@ -21,7 +22,7 @@ __all__ = ["INSTRUMENTS", "PRESETS", "Instrument"]
 
 _AUDITS = (Wiring, LossInput, ModelInput, Mode)
 _BASIC = (GradientNorms, Updates, *_AUDITS)
-_ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, Alpha)
+_ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, Alpha, IndividualGradients)
 
 INSTRUMENTS: tuple[type[Instrument], ...] = _ECONOMY
 """In the order in which they run: an instrument may use what an earlier one left in the context."""

@@ -8,7 +8,7 @@ from ..plan import Plan, make_plan
 from ..step import Step
 from .base import Instrument
 
-FED = ("steps.start_slope", "steps.start_slope_var", "steps.end_slope", "steps.end_slope_var")
+FED = ("steps.start_slope", "steps.end_slope", "steps.grad_var", "steps.gsnr_sum", "steps.inner_var")
 """Columns that are null where the layers' calls cannot be had."""
 
 

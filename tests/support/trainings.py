@@ -21,6 +21,7 @@ class Training:
     """What happened: parameters before each step and after the last, and the recorded tables."""
 
     path: Path
+    model: nn.Module
     parameters: list[list[Tensor]] = field(default_factory=list)
 
     @property
@@ -55,16 +56,18 @@ def train(
     loss_fn: Callable[..., Tensor],
     optimizer: Callable[..., torch.optim.Optimizer] | None = None,
     between: Callable[[nn.Module], object] = lambda model: None,
+    zero: bool = True,
     **settings: Any,
 ) -> Training:
     """Train on each batch in turn; a list of them is accumulated into one step. `between`: backward pass and update."""
     made = (optimizer or (lambda p: torch.optim.SGD(p, lr=0.1)))(model.parameters())
-    training = Training(path)
+    training = Training(path, model)
     with Recorder(path, model, made, loss_fn, **{"strict": True, **settings}) as recorder:
         for batch in batches:
             training.parameters.append([p.detach().clone() for p in model.parameters()])
             parts = batch if isinstance(batch, list) else [batch]
-            made.zero_grad()
+            if zero:
+                made.zero_grad()
             with recorder.step() as step:
                 for inputs, targets in parts:
                     step.backward(loss_fn(model(inputs), targets) / len(parts))

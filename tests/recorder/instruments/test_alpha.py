@@ -5,33 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
+from support.models import MODELS, vectors
+from support.references import VALUES, reference_training
 from support.trainings import Training, projections, read, train
 from torch import Tensor, nn
-
-VALUES = Path(__file__).parents[2] / "data" / "cockpit-values"
-
-REFERENCE_MODELS: dict[str, Callable[[], nn.Module]] = {
-    "logreg": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 4)),
-    "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(16, 12), nn.Tanh(), nn.Linear(12, 4)),
-    "cnn": lambda: nn.Sequential(
-        nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(12, 4)
-    ),
-}
-
-
-def reference_training(path: Path, reference: dict[str, Any]) -> Training:
-    model = REFERENCE_MODELS[reference["problem"]]().double()
-    model.load_state_dict({k: torch.tensor(v, dtype=torch.float64) for k, v in reference["initial_parameters"].items()})
-    options = {k: v for k, v in reference["optimizer_options"].items() if k != "decoupled_weight_decay"}
-    kind = getattr(torch.optim, reference["optimizer"])
-    pairs = zip(reference["inputs"], reference["targets"], strict=True)
-    batches = [(torch.tensor(x, dtype=torch.float64), torch.tensor(y)) for x, y in pairs]
-    return train(path, model, batches, nn.CrossEntropyLoss(), lambda p: kind(p, **options))
 
 
 @pytest.mark.parametrize("file", sorted(VALUES.glob("*.json")), ids=lambda file: file.stem)
@@ -53,120 +34,6 @@ def test_ingredients_equal_cockpits(file: Path, tmp_path: Path) -> None:
 
 def test_reference_values_are_all_there() -> None:
     assert len(list(VALUES.glob("*.json"))) == 9
-
-
-class Residual(nn.Module):
-    """An in-place residual addition, then an in-place activation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner = nn.Linear(6, 6)
-        self.norm = nn.LayerNorm(6)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = self.inner(self.norm(x))
-        out += x
-        return F.relu(out, inplace=True)
-
-
-class Tokens(nn.Module):
-    """Embedding, position table in a module of its own, attention, recurrence, and a head tied to the embedding."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(11, 8, padding_idx=0)
-        self.position = Position()
-        self.attention = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
-        self.recurrence = nn.LSTM(8, 8, batch_first=True)
-        self.head = nn.Linear(8, 11, bias=False)
-        self.head.weight = self.embedding.weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = self.attention(self.embedding(x) + self.position())
-        return self.head(self.recurrence(hidden)[0]).transpose(1, 2)
-
-
-class Position(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = nn.Parameter(torch.randn(1, 5, 8) * 0.1)
-
-    def forward(self) -> Tensor:
-        return self.table * 1.0
-
-
-class Gru(nn.Module):
-    """Time first, batch second."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gru = nn.GRU(6, 5, num_layers=2)
-        self.head = nn.Linear(5, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.gru(x.transpose(0, 1))[0][-1])
-
-
-class Scaled(nn.Module):
-    """A composite module with a parameter of its own, and a module that is called twice."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.tensor(1.3))
-        self.layer = nn.Linear(6, 6)
-        self.head = nn.Linear(6, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.layer(torch.tanh(self.layer(x))) * self.scale)
-
-
-def vectors(n: int) -> Tensor:
-    return torch.randn(n, 6, dtype=torch.float64)
-
-
-MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor], Callable[[int], Tensor]]] = {
-    "mlp": (
-        lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(inplace=True), nn.Linear(5, 3)),
-        vectors,
-        lambda n: torch.randint(0, 3, (n,)),
-    ),
-    "frozen layer": (
-        lambda: nn.Sequential(nn.Linear(6, 5).requires_grad_(False), nn.Tanh(), nn.Linear(5, 3)),
-        vectors,
-        lambda n: torch.randint(0, 3, (n,)),
-    ),
-    "convolutions": (
-        lambda: nn.Sequential(
-            nn.Conv2d(2, 4, 3, padding=1, padding_mode="circular", bias=False),
-            nn.GroupNorm(2, 4),
-            nn.GELU(),
-            nn.ConvTranspose2d(4, 3, 2, stride=2),
-            nn.PReLU(3),
-            nn.Flatten(),
-            nn.Linear(3 * 64, 3),
-        ),
-        lambda n: torch.randn(n, 2, 4, 4, dtype=torch.float64),
-        lambda n: torch.randint(0, 3, (n,)),
-    ),
-    "batch norm in evaluation mode": (
-        lambda: nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5).eval(), nn.Tanh(), nn.RMSNorm(5), nn.Linear(5, 3)),
-        vectors,
-        lambda n: torch.randint(0, 3, (n,)),
-    ),
-    "residual in place": (
-        lambda: nn.Sequential(Residual(), Residual(), nn.Linear(6, 3)),
-        vectors,
-        lambda n: torch.randint(0, 3, (n,)),
-    ),
-    "weight norm": (
-        lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(6, 5)), nn.Tanh(), nn.Linear(5, 3)),
-        vectors,
-        lambda n: torch.randint(0, 3, (n,)),
-    ),
-    "tokens": (Tokens, lambda n: torch.randint(0, 11, (n, 5)), lambda n: torch.randint(0, 11, (n, 5))),
-    "time first": (Gru, lambda n: torch.randn(n, 4, 6, dtype=torch.float64), lambda n: torch.randint(0, 3, (n,))),
-    "called twice": (Scaled, vectors, lambda n: torch.randint(0, 3, (n,))),
-}
 
 
 @pytest.mark.parametrize("name", MODELS)

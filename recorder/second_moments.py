@@ -1,0 +1,98 @@
+"""Sums over samples of the squared entries of their gradients, a tensor at a time.
+
+Where a layer's rule squares and sums in one product of matrices nothing of size samples x parameters exists; elsewhere
+the parts of a chunk of samples do, and are gone before the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from .passes import Pass, Passes
+from .plan import Unit
+from .samplewise import in_chunks, layer_input
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """Of one tensor: sums over `count` samples of the squares of their parts, and of the parts themselves.
+
+    `total` is None where all samples were used: it is the gradient then.
+    """
+
+    position: int
+    square: Tensor
+    total: Tensor | None
+    count: int
+
+
+def second_moments(passes: Passes, before: list[Tensor]) -> Iterator[Moments]:
+    """The moments of each covered tensor, one at a time. A unit whose parts cannot be had leaves the plan."""
+    for group in groups(passes.plan.units if passes.plan else ()):
+        try:
+            yield from _of_group(group, passes, before)
+        except (ValueError, RuntimeError, NotImplementedError) as error:
+            for unit in group:
+                passes.give_up(unit, f"{type(unit.module).__name__}: {error}")
+
+
+def groups(units: tuple[Unit, ...]) -> list[list[Unit]]:
+    """The units, together where they share a tensor (tied weights)."""
+    found: list[list[Unit]] = []
+    for unit in units:
+        mine = set(unit.parameters.values())
+        sharing = [g for g in found if any(mine & set(other.parameters.values()) for other in g)]
+        found = [g for g in found if g not in sharing]
+        found.append([other for g in sharing for other in g] + [unit])
+    return found
+
+
+def _of_group(group: list[Unit], passes: Passes, before: list[Tensor]) -> Iterator[Moments]:
+    positions = sorted({i for unit in group for i in unit.parameters.values()})
+    squares: dict[int, Tensor] = {}
+    totals: dict[int, Tensor] = {}
+    count = 0
+    for one in passes.passes:
+        products = _by_products(group, one, before)
+        if products is not None:
+            count += one.kept
+            _add(squares, products)
+            continue
+        for parts in in_chunks(group, one, before):
+            count += len(next(iter(parts.values())))
+            _add(squares, {i: part.square().sum(0) for i, part in parts.items()})
+            _add(totals, {i: part.sum(0) for i, part in parts.items()})
+    for i in (i for i in positions if i in squares):
+        yield Moments(i, squares[i], None if count == passes.samples else totals.get(i), count)
+
+
+def _by_products(group: list[Unit], one: Pass, before: list[Tensor]) -> dict[int, Tensor] | None:
+    """For one linear layer called once on vectors.
+
+    Products of squares; None for anything else, or a subset of samples.
+    """
+    calls = [call for unit in group for call in one.calls.get(unit.module, ())]
+    module, own = group[0].module, group[0].parameters
+    if (
+        len(calls) != 1
+        or type(module).forward is not nn.Linear.forward
+        or not group[0].linear
+        or one.kept < one.samples
+    ):
+        return None
+    x, gradient = layer_input(calls[0], one, before[next(iter(own.values()))].dtype)
+    if not calls[0].intact or gradient.dim() != 2 or len(gradient) != one.kept:
+        return None
+    squared = gradient.square()
+    found = {"weight": squared.T @ x.square()} if "weight" in own else {}
+    if "bias" in own:
+        found["bias"] = squared.sum(0)
+    return {own[name]: value for name, value in found.items()}
+
+
+def _add(sums: dict[int, Tensor], more: dict[int, Tensor]) -> None:
+    for i, value in more.items():
+        sums[i] = sums[i] + value if i in sums else value
