@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten
 from torch.utils.hooks import RemovableHandle
 
 from .capture import watched
-from .losses import LossCall, LossWatch, individual_losses
+from .losses import LossCall, LossWatch, individual_losses, is_stateless
 from .step import MicroBatch
 
 
@@ -104,7 +104,10 @@ class ForwardWatch:
         batch = MicroBatch(loss.detach(), inputs=self._inputs.inputs)
         shape = batch.inputs[0].shape if batch.inputs and batch.inputs[0].dim() else None
         batch.samples = shape[0] if shape else None
-        calls = self._seen_calls(outputs, targets)
+        calls = self._seen_calls()
+        stated = not calls and outputs is not None and targets is not None
+        if stated:
+            calls = self._stated_call(outputs, targets)
         if calls:
             call = calls[-1]
             batch.prediction, batch.target, batch.loss_name = call.prediction, call.target, call.name
@@ -118,17 +121,22 @@ class ForwardWatch:
         elif len(calls) > 1:
             batch.reason = f"{len(calls)} losses were called for one backward pass"
         else:
-            batch.losses, batch.reason = individual_losses(calls[0], loss, shape)
+            batch.losses, batch.reason = individual_losses(calls[0], loss, shape, stated=stated)
         if batch.samples is None and batch.losses is not None:
             batch.samples = len(batch.losses)
         return batch
 
-    def _seen_calls(self, outputs: Tensor | None, targets: Tensor | None) -> list[LossCall]:
-        """The loss calls since the last backward pass; those of `loss_fn(outputs, targets)` where none was seen."""
+    def _seen_calls(self) -> list[LossCall]:
+        """The loss calls since the last backward pass."""
         assert self._losses is not None
         calls, self._losses.calls = self._losses.calls, []
-        if not calls and outputs is not None and targets is not None and callable(self._loss_fn):
-            with torch.enable_grad():
-                self._loss_fn(outputs, targets)
-            calls, self._losses.calls = self._losses.calls, []
         return calls
+
+    def _stated_call(self, outputs: Tensor | None, targets: Tensor | None) -> list[LossCall]:
+        """The call that the user tells of; only a loss of torch's own is made again, since others may keep a state."""
+        if not is_stateless(self._loss_fn):
+            return []
+        function = self._loss_fn.forward if isinstance(self._loss_fn, nn.Module) else self._loss_fn
+        with torch.enable_grad():
+            function(outputs, targets)
+        return self._seen_calls()

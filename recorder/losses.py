@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -94,12 +94,20 @@ class LossWatch(TorchFunctionMode):
         return result
 
 
-def individual_losses(call: LossCall, loss: Tensor, input_shape: Sequence[int] | None) -> tuple[Tensor | None, str]:
+def is_stateless(loss_fn: object) -> TypeGuard[Callable[..., Tensor]]:
+    """Whether a loss is one of torch's own, which keep no state and draw no random numbers."""
+    return type(loss_fn).__module__ == "torch.nn.modules.loss" or any(loss_fn is function for function in FUNCTIONS)
+
+
+def individual_losses(
+    call: LossCall, loss: Tensor, input_shape: Sequence[int] | None, *, stated: bool = False
+) -> tuple[Tensor | None, str]:
     """The losses of the samples (samples,), their mean being `loss`; or None and the reason.
 
     `loss`: the 0-d loss that is differentiated, with its graph. `input_shape`: of the model's input, None if unknown.
+    `stated`: the user says that the call made the loss, so that the graph need not show it.
     """
-    factor = _factor(loss.grad_fn, call.result.grad_fn)
+    factor = 1.0 if stated else _factor(loss.grad_fn, call.result.grad_fn)
     if factor is None:
         return None, f"the loss is no multiple of the one call of {call.name} that was seen, nor a sum with it"
     elements = call.elements()
@@ -107,7 +115,7 @@ def individual_losses(call: LossCall, loss: Tensor, input_shape: Sequence[int] |
     if count is None:
         return None, f"losses of shape {tuple(elements.shape)} cannot be assigned to inputs of shape {input_shape}"
     each = elements.reshape(count, -1).sum(1)
-    part = call.result.detach() * factor
+    part = loss.detach() if stated else call.result.detach() * factor
     return _scaled(each, part) + (loss.detach() - part), ""  # what is added (a penalty) is the same for every sample
 
 

@@ -328,3 +328,58 @@ def test_no_graph_and_no_copy_stays_behind(tmp_path: Path) -> None:
     gc.collect()
     alive = [o for o in gc.get_objects() if type(o) in (Tensor, nn.Parameter) and o.shape == (16, 64)]
     assert len(alive) == 2, "the weight and its gradient"
+
+
+class Counting(nn.Module):
+    """A loss that keeps a state and draws random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        self.calls += 1
+        return (self.drop(outputs) - nn.functional.one_hot(targets, 10)).square().mean()
+
+
+def told(where: Path | None, loss_fn: nn.Module, early: bool) -> Outcome:
+    """Trains with outputs= and targets=; with `early` the loss is computed before the step begins."""
+    seed()
+    model = mlp()
+    optimizer = OPTIMIZERS["sgd"](model)
+    losses = []
+    with recorded(where, model, optimizer, loss_fn) as recorder:
+        for _ in range(12):
+            inputs, targets = batch()
+            optimizer.zero_grad()
+            if early:
+                outputs = model(inputs)
+                loss = loss_fn(outputs, targets)
+            with recorder.step() if recorder else nullcontext() as step:
+                if not early:
+                    outputs = model(inputs)
+                    loss = loss_fn(outputs, targets)
+                step.backward(loss, outputs=outputs, targets=targets) if step else loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+    return outcome(model, optimizer, losses, [])
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_loss_with_a_state_is_not_called_again(early: bool, tmp_path: Path) -> None:
+    recorded_loss = Counting()
+    assert told(tmp_path / "run", recorded_loss, early) == told(None, Counting(), early)
+    assert recorded_loss.calls == 12
+    assert rows(tmp_path / "run", "steps")[0]["prediction_max"] is not None
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_individual_losses_of_what_the_caller_tells(early: bool, tmp_path: Path) -> None:
+    assert told(tmp_path / "run", LOSS, early) == told(None, LOSS, early)
+    found = rows(tmp_path / "run", "steps")[0]
+    seed()
+    model = mlp()
+    inputs, targets = batch()
+    each = nn.functional.cross_entropy(model(inputs), targets, reduction="none")
+    assert found["loss_var"] == pytest.approx(each.var().item(), rel=1e-5)
