@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import polars as pl
@@ -22,7 +23,7 @@ class Mean:
 
     def exceeds(self, other: Mean, errors: float) -> bool:
         """Whether it lies above another by more than so many standard errors of their difference."""
-        return self.value - other.value > errors * (self.error**2 + other.error**2) ** 0.5
+        return self.value - other.value > errors * math.hypot(self.error, other.error)
 
 
 def block_length(count: int) -> int:
@@ -31,11 +32,11 @@ def block_length(count: int) -> int:
 
 
 def blocks(series: pl.DataFrame, value: str, length: int) -> pl.DataFrame:
-    """The series in successive blocks of rows: `first_step`, `last_step`, `mean`, `median`, `noise`, `rows`.
+    """The series in successive blocks of rows: `first_step`, `last_step`, `mean`, `upper`, `noise`, `rows`.
 
-    `series` has the columns `step` and `value`, sorted by step. `noise` is the standard deviation of one value around
-    a trend: that of the differences of neighbours over the square root of two, by the median, so that neither a slope
-    nor a jump counts. A last block shorter than half a length joins the one before.
+    `series` has the columns `step` and `value`, sorted by step. `upper` is the upper quartile. `noise` is the standard
+    deviation of one value around a trend: that of the differences of neighbours over the square root of two, by the
+    median, so that neither a slope nor a jump counts. A last block shorter than half a length joins the one before.
     """
     row = pl.int_range(pl.len())
     last = max(0, (series.height + length // 2) // length - 1)
@@ -49,7 +50,7 @@ def blocks(series: pl.DataFrame, value: str, length: int) -> pl.DataFrame:
             pl.col("step").first().alias("first_step"),
             pl.col("step").last().alias("last_step"),
             pl.col(value).mean().alias("mean"),
-            pl.col(value).median().alias("median"),
+            pl.col(value).quantile(0.75, "lower").alias("upper"),
             pl.col("difference").median().alias("noise"),
             pl.len().alias("rows"),
         )
@@ -65,12 +66,12 @@ def batch_mean(values: pl.Series, parts: int = 5) -> Mean:
     """
     values = values.drop_nulls()
     if values.len() < 2 * parts:
-        return Mean(_float(values.mean()), float("inf"))
+        return Mean(scalar(values.mean()), math.inf)
     part = pl.int_range(pl.len()) * parts // pl.len()
     means = values.to_frame("value").group_by(part.alias("part")).agg(pl.col("value").mean())["value"]
-    return Mean(_float(values.mean()), _float(means.std()) / parts**0.5)
+    return Mean(scalar(values.mean()), scalar(means.std()) / parts**0.5)
 
 
-def _float(value: object) -> float:
-    """A number that polars may return as None, or as any of its types."""
-    return float(value) if isinstance(value, (int, float)) else float("nan")
+def scalar(value: object) -> float:
+    """What polars returns for an aggregate as a number: NaN, which no comparison finds true, for None."""
+    return float(value) if isinstance(value, (int, float)) else math.nan

@@ -8,7 +8,7 @@ from typing import Literal
 import polars as pl
 
 from .depth import of_weights, update_ratios, weights
-from .noise import block_length, blocks
+from .noise import block_length, blocks, scalar
 from .phases import Phases
 from .progress import Progress, losses, uninformed
 from .run import Run
@@ -43,6 +43,8 @@ class Reach:
     """How far the steps of a window went. `alpha_p90` is the 90th percentile of alpha, None if fewer than 5 are known.
 
     `ratio` is the largest median over the layers of update over weight, None if unknown, and `ratio_step` its step.
+    `uphill` is the share of the steps whose update led against the gradient, `stale` that of the steps at whose start
+    a gradient was left from the step before.
     """
 
     alpha_p90: float | None
@@ -63,24 +65,25 @@ def harm(run: Run, progress: Progress, phase: Phases, rise: float = 1.2) -> Harm
     series = losses(run)
     start, noise = starting_level(run, series)
     limit = _limit(progress, start, noise, rise)
-    ignorant = uninformed(run, progress) is True
+    told = uninformed(run, progress)
+    ignorant = told or (told is None and progress.end.value > 0.9 * start)
     length = block_length(series.height) if series.height >= SHORT else max(1, series.height // 2)
     means = blocks(series, "loss", length)
-    above = means.filter(pl.col("mean") > limit)
+    above = means.filter((pl.col("mean") > limit) & (pl.col("upper") > limit))  # a few outliers are no level
     broke = first_nonfinite(run)
     signs = _signs(run, series, phase, max(1.15 * start, start + SIGNIFICANT * noise)) if ignorant else {}
     if not above.is_empty():
         high = series.filter((pl.col("loss") > limit) & (pl.col("step") >= above["first_step"][0]))
         onset = min((int(high["step"][0]), *signs.values()))
-        level, last = float(above["mean"].max()), int(above["last_step"][-1])  # type: ignore[arg-type]
+        level, last = scalar(above["mean"].max()), int(above["last_step"][-1])
         recovered = broke is None and not ignorant and progress.learned > 0.5 and progress.end.value < limit
         return Harm("above its start", onset, last, level, limit, start, recovered)
     end, last = progress.end.value, int(series["step"][-1])
     if broke is not None:
         return Harm("non-finite", broke, broke, float(series["loss"][-1]), limit, start, recovered=False)
     if "thrown off" in signs:
-        peak = series.filter(pl.col("step") <= signs["thrown off"] + 100)["loss"].max()
-        return Harm("thrown off", min(signs.values()), last, float(peak), limit, start, recovered=False)  # type: ignore[arg-type]
+        peak = scalar(series.filter(pl.col("step") <= signs["thrown off"] + 100)["loss"].max())
+        return Harm("thrown off", min(signs.values()), last, peak, limit, start, recovered=False)
     if "killed" in signs:
         return Harm("killed", signs["killed"], last, end, limit, start, recovered=False)
     return None if ignorant else _lost(means, progress, start)
@@ -101,7 +104,7 @@ def starting_level(run: Run, series: pl.DataFrame) -> tuple[float, float]:
         return start, float(error[0])
     means = blocks(series, "loss", min(block_length(series.height), max(2, series.height)))
     relative = (means["noise"] / means["mean"]).filter(means["mean"] > 0).drop_nulls()
-    return start, start * (float(relative.median()) if len(relative) else 0.0)  # type: ignore[arg-type]
+    return start, start * scalar(relative.median()) if len(relative) else 0.0
 
 
 def first_nonfinite(run: Run) -> int | None:
@@ -129,15 +132,13 @@ def _signs(run: Run, series: pl.DataFrame, phase: Phases, limit: float) -> dict[
 
 def _lost(means: pl.DataFrame, progress: Progress, start: float) -> Harm | None:
     """Harm to a run that had learned four fifths, and ended having lost half of what there was to learn."""
-    best = means["mean"].arg_min()
-    low = float(means["mean"][best])
-    limit = 0.5 * progress.reference
-    if low > 0.2 * progress.reference or progress.end.value < limit or not progress.end.error < low:
+    best = means.row(means["mean"].arg_min() or 0, named=True)
+    limit, end = 0.5 * progress.reference, progress.end
+    after = means.filter((pl.col("mean") > limit) & (pl.col("first_step") > best["first_step"]))
+    if best["mean"] > 0.2 * progress.reference or end.value < limit or after.is_empty():
         return None
-    after = means.slice(best).filter(pl.col("mean") > limit)
-    return Harm(
-        "lost again", int(after["first_step"][0]), int(means["last_step"][-1]), progress.end.value, limit, start, False
-    )
+    onset, last = int(after["first_step"][0]), int(means["last_step"][-1])
+    return Harm("lost again", onset, last, end.value, limit, start, recovered=False)
 
 
 def death(run: Run, factor: float = 1e-3) -> int | None:
@@ -151,18 +152,18 @@ def death(run: Run, factor: float = 1e-3) -> int | None:
     sums = frame.group_by("step", maintain_order=True).agg(total).filter(pl.col("grad_norm").is_finite())
     if sums.height < 8:
         return None
-    first, last = sums["grad_norm"].head(3).median(), sums["grad_norm"].tail(max(3, sums.height // 4)).median()
+    first = scalar(sums["grad_norm"].head(3).median())
+    last = scalar(sums["grad_norm"].tail(max(3, sums.height // 4)).median())
     shrunk = sums["param_norm"][-1] < 0.1 * sums["param_norm"][0]
-    if not isinstance(first, float) or not isinstance(last, float) or first == 0 or last > factor * first or shrunk:
+    if first == 0 or last > factor * first or shrunk:
         return None
     return int(sums.filter(pl.col("grad_norm") <= factor * first)["step"][0])
 
 
 def reach(run: Run, first: int, last: int) -> Reach:
     """How far the steps from `first` to `last` went."""
-    window = run.frame("steps", "alpha", "start_slope", "stale_grad_norm").filter(
-        pl.col("step").is_between(first, last)
-    )
+    window = run.frame("steps", "alpha", "start_slope", "stale_grad_norm")
+    window = window.filter(pl.col("step").is_between(first, last))
     alphas = window["alpha"].drop_nulls()
     quantiles = [alphas.head(count).quantile(0.9) for count in (25, 50, 100) if len(alphas) >= 5]
     ratios = update_ratios(run).filter(pl.col("step").is_between(first, last))
@@ -173,8 +174,8 @@ def reach(run: Run, first: int, last: int) -> Reach:
         alphas=len(alphas),
         ratio=None if top.is_empty() else float(top["median"][0]),
         ratio_step=None if top.is_empty() else int(top["step"][0]),
-        uphill=float((slopes > 0).mean() or 0.0) if len(slopes) else 0.0,  # type: ignore[arg-type]
-        stale=float((stale > 0).mean() or 0.0) if len(stale) else 0.0,  # type: ignore[arg-type]
+        uphill=scalar((slopes > 0).mean()) if len(slopes) else 0.0,
+        stale=scalar((stale > 0).mean()) if len(stale) else 0.0,
     )
 
 

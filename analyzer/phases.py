@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from .noise import scalar
 from .run import Run
 
 _FULL = 0.9
@@ -52,7 +53,7 @@ def phases(run: Run) -> Phases | None:
     if rates.is_empty():
         return None
     steps, rate = rates["step"], rates["lr_max"]
-    peak = float(rate.max() or 0.0)  # type: ignore[arg-type]
+    peak = scalar(rate.max())
     full = rates.filter(pl.col("lr_max") >= _FULL * peak)["step"][0]
     high = rates.filter(pl.col("lr_max") >= _DECAYED * peak)["step"][-1]
     later = steps.filter(steps > high)
@@ -63,7 +64,7 @@ def phases(run: Run) -> Phases | None:
         rises=tuple(rates.filter(pl.col("lr_max") > _JUMP * pl.col("lr_max").shift())["step"]),
         decayed_from=None if later.is_empty() else later[0],
         peak=peak,
-        zero_share=float((rate == 0).mean() or 0.0),  # type: ignore[arg-type]
+        zero_share=scalar((rate == 0).mean()),
     )
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from .noise import Mean, batch_mean, block_length, blocks
+from .noise import Mean, batch_mean, block_length, blocks, scalar
 from .run import Run
 
-NEARLY_UNIFORM = 1.0
-"""Spread of the logits of a batch (a difference of natural logarithms) up to which they say next to nothing."""
+SANE_SPAN = 5.0
+"""Spread of the logits of a batch (largest less smallest) that a sound initialisation stays below: they say little."""
 
 CONSTANT_SHARE = 0.05
 """Spread of the predictions relative to that of the targets below which a regression predicts nothing but the mean."""
@@ -62,12 +62,12 @@ def losses(run: Run) -> pl.DataFrame:
 def measured(run: Run) -> Progress | None:
     """How far the training got; None if a loss was negative (its floor is unknown) or too few were recorded."""
     series = losses(run)
-    if series.height < 2 or series["loss"].min() < 0:  # type: ignore[operator]
+    if series.height < 2 or scalar(series["loss"].min()) < 0:
         return None
     length = min(block_length(series.height), max(1, series.height // 2))
     means = blocks(series, "loss", length)
     end = batch_mean(series["loss"].tail(max(length, series.height // 10)))
-    start = max(float(means["mean"][0]), float(series["loss"].head(3).median() or 0.0))  # type: ignore[arg-type]
+    start = max(scalar(means["mean"][0]), scalar(series["loss"].head(3).median()))
     zero = zero_information(run)
     reference = zero.prior if zero else start
     learned = 1 - end.value / reference if reference > 0 else 0.0
@@ -99,9 +99,19 @@ def prediction_spread(run: Run, *, first: bool = False) -> float | None:
     if frame.is_empty() or loss_name(run) not in _REGRESSION:
         return None
     probes = frame.head(1) if first else frame.tail(max(1, frame.height // 4))
-    targets = float(frame["target_max"].max() - frame["target_min"].min())  # type: ignore[operator]
-    predictions = (probes["prediction_max"] - probes["prediction_min"]).median()
-    return float(predictions) / targets if targets > 0 else None  # type: ignore[arg-type]
+    targets = scalar(frame["target_max"].max()) - scalar(frame["target_min"].min())
+    predictions = scalar((probes["prediction_max"] - probes["prediction_min"]).median())
+    return predictions / targets if targets > 0 else None
+
+
+def given_probabilities(run: Run) -> bool:
+    """Whether a cross-entropy that expects logits is given probabilities: not negative, and adding up to one."""
+    names = ("prediction_min", "prediction_sum_min", "prediction_sum_max")
+    frame = run.frame("steps", *names).drop_nulls()
+    if frame.is_empty() or loss_name(run) != "crossentropy":
+        return False
+    sums = pl.col("prediction_sum_min", "prediction_sum_max").is_between(0.99, 1.01)
+    return bool(frame.select((pl.all_horizontal(sums) & (pl.col("prediction_min") >= 0)).all()).item())
 
 
 def loss_name(run: Run) -> str:
@@ -115,7 +125,7 @@ def zero_information(run: Run) -> ZeroInformation | None:
     """The loss of a model that knows nothing, for a classification; None if the loss is no cross-entropy as it stands.
 
     The mean cross-entropy of logits that span R lies within R of ln C. A recorded loss outside that was scaled, or
-    holds more terms; if the first logits were nearly uniform, the first loss is itself the zero-information value.
+    holds more terms; if the first logits said little, the first loss is itself taken for the zero-information value.
     """
     found = _cross_entropy(run)
     first = losses(run).head(1)
@@ -126,20 +136,20 @@ def zero_information(run: Run) -> ZeroInformation | None:
         return found if 0.7 < loss / found.uniform < 1.5 else None
     if abs(loss - found.uniform) <= (span + 0.01) * found.scale:
         return found
-    if span > NEARLY_UNIFORM or loss <= 0:
+    if span > SANE_SPAN or loss <= 0:
         return None
     return ZeroInformation(
         uniform=loss,
         prior=found.prior * loss / found.uniform,
         scale=found.scale * loss / found.uniform,
-        name="the loss of the first, nearly uniform predictions",
+        name="the loss of the first predictions",
     )
 
 
 def logit_span(run: Run) -> float | None:
-    """Largest minus smallest value that the loss was first given as prediction; None if that was not recorded."""
+    """Spread of the logits that a cross-entropy was first given, largest less smallest; None if not recorded."""
     frame = run.frame("steps", "prediction_min", "prediction_max").drop_nulls().head(1)
-    if frame.is_empty():
+    if frame.is_empty() or loss_name(run) not in _CATEGORICAL | _BINARY:
         return None
     span = float(frame["prediction_max"][0] - frame["prediction_min"][0])
     return span if math.isfinite(span) else None
@@ -178,7 +188,7 @@ def class_frequencies(run: Run) -> list[float]:
         .group_by("class", maintain_order=True)
         .agg(pl.col("class_counts").sum())["class_counts"]
     )
-    total = float(sums.sum())
+    total = scalar(sums.sum())
     return (sums / total).to_list() if total >= 20 * sums.len() > 0 else []
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from .depth import gradient_profile
-from .progress import losses, prediction_spread, zero_information
+from .noise import scalar
+from .overshoot import first_nonfinite
+from .progress import logit_span, losses, prediction_spread, zero_information
 from .run import Run
 
 
@@ -13,43 +16,54 @@ from .run import Run
 class WideStart:
     """Outputs far too large before the first update.
 
-    `ratio` is what decides: the first loss over that of uniform predictions, or the spread of the predictions over that
-    of the targets. `expected` and `measured` are the two values. `growth` is log10 of how much larger the relative
-    gradient of the first layers is than that of the last.
+    `value` is what decides, by `kind`: the first loss over that of uniform predictions (`loss`), the spread of the
+    predictions over that of the targets (`spread`), or the spread of the logits (`logits`); `threshold` is its limit.
+    `level` is the loss of uniform predictions, where known. `growth` is log10 of how much larger the relative gradient
+    of the first layers is than that of the last.
     """
 
-    classification: bool
+    kind: Literal["loss", "spread", "logits"]
     step: int
-    ratio: float
-    measured: float
-    expected: float
-    expected_name: str
+    value: float
+    threshold: float
+    loss: float
+    level: float | None
+    level_name: str
     growth: float | None
     input_std: float | None
 
 
-def wide_start(run: Run, loss_ratio: float = 3.0, spread_ratio: float = 5.0) -> WideStart | None:
+def wide_start(
+    run: Run, loss_ratio: float = 3.0, spread_ratio: float = 5.0, widest_logits: float = 20.0
+) -> WideStart | None:
     """How far the outputs were off at the first step; None if they were not, or if the run did not begin there.
 
-    A run that is continued began elsewhere. A loss that was scaled is no reason: the predictions must be as wide.
+    A run that is continued began elsewhere. A loss that was merely scaled is no reason: the logits must be as wide.
     """
     first = losses(run).head(1)
-    begins = run.attempts[0].first_step
-    if first.is_empty() or begins != 0 or first["step"][0] > 2:
+    if first.is_empty() or run.attempts[0].first_step != 0 or first["step"][0] > 2:
         return None
-    step, loss = int(first["step"][0]), float(first["loss"][0])
-    zero = zero_information(run)
+    step, loss, zero = int(first["step"][0]), float(first["loss"][0]), zero_information(run)
+    kind: Literal["loss", "spread", "logits"]
     if zero is not None:
-        ratio, measured, expected, name = loss / zero.uniform, loss, zero.uniform, zero.name
-        limit = loss_ratio
+        kind, value, limit = "loss", loss / zero.uniform, loss_ratio
+    elif (spread := prediction_spread(run, first=True)) is not None:
+        kind, value, limit = "spread", spread, spread_ratio
+    elif (span := logit_span(run)) is not None and _settled(run, loss):
+        kind, value, limit = "logits", span, widest_logits
     else:
-        spread = prediction_spread(run, first=True)
-        if spread is None:
-            return None
-        ratio, measured, expected, name, limit = spread, spread, 1.0, "the spread of the targets", spread_ratio
-    if ratio < limit:
         return None
-    return WideStart(zero is not None, step, ratio, measured, expected, name, _growth(run, step), _input_std(run))
+    if value < limit:
+        return None
+    level, name = (zero.uniform, zero.name) if zero else (None, "")
+    return WideStart(kind, step, value, limit, loss, level, name, _growth(run, step), _input_std(run))
+
+
+def _settled(run: Run, first: float) -> bool:
+    """Whether the run left its first loss far behind, down or up: one that had converged before would not."""
+    series = losses(run)["loss"]
+    later = scalar(series.tail(max(1, series.len() // 2)).median())
+    return first_nonfinite(run) is not None or not first / 3 < later < 3 * first
 
 
 def _growth(run: Run, step: int) -> float | None:

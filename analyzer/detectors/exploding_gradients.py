@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,7 +9,7 @@ from typing import ClassVar
 import polars as pl
 
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
-from ..noise import block_length, blocks
+from ..noise import block_length, blocks, scalar
 from ..overshoot import Harm, first_nonfinite, harm, is_early
 from ..phases import phases
 from ..progress import Progress, adversarial, losses, measured, uninformed
@@ -25,11 +24,11 @@ class ExplodingGradients(Detector):
     """The gradients are far too large: from the start, for the initialisation, or growing without bound later.
 
     ## What it does
-    *At the start.* Compares the very first loss, before any update, with that of a model which knows nothing (ln C for C
-    classes; for a regression, the spread of the predictions with that of the targets), and looks at how gradients grow
+    *At the start.* Compares the very first loss, before any update, with that of a model which knows nothing (ln C for
+    C classes; for a regression, the spread of the predictions with that of the targets), and tells how gradients grow
     from the last layer to the first. A loss that was merely scaled does not count: the logits must be as wide.
-    *Later.* Looks for gradient norms that rise tenfold above their own past and stay there while the loss loses what it
-    had learned. What begins with the first steps or after the learning rate rose is left to the rule on learning rates.
+    *Later.* Looks for gradient norms that rise tenfold above their own past while the loss loses what it had learned,
+    and does not recover. What begins with the first steps or after the learning rate rose is left to STP001.
 
     ## Why it matters
     Weights that are too wide multiply the signal in every layer, forward and backward. The first updates then throw the
@@ -42,8 +41,10 @@ class ExplodingGradients(Detector):
     ## Options
     - `loss_ratio` (3, times the loss of uniform predictions): calibrated. Healthy trainings began at 0.99 to 1.18.
     - `spread_ratio` (5, times the spread of the targets, regression): calibrated. Healthy trainings stayed below 1.
-    - `growth` (10, times the gradient norm's own past): Keras-style detectors use 10 to 70 (AUTOTRAINER's ratio is 70).
-    - `recovery` (0.2, share of the run, at least 100 steps): a start that is mended by then is a note, not calibrated.
+    - `widest_logits` (20, largest less smallest logit): decides where the loss was scaled, so that its level says
+      nothing. Calibrated, healthy trainings began with 0.2 to 4.1.
+    - `growth` (10, times the median gradient norm before): a guess; AUTOTRAINER takes 70 between layers.
+    - `recovery` (0.2, share of the run, at least 100 steps): a start that is mended by then is a note. A guess.
 
     ## References
     - Glorot and Bengio 2010; He et al. 2015. Pascanu et al. 2013 on clipping.
@@ -61,6 +62,8 @@ class ExplodingGradients(Detector):
     """Times the loss of uniform predictions."""
     spread_ratio: float = 5.0
     """Times the spread of the targets."""
+    widest_logits: float = 20.0
+    """Largest less smallest logit."""
     growth: float = 10.0
     """Times the median gradient norm before."""
     recovery: float = 0.2
@@ -68,7 +71,7 @@ class ExplodingGradients(Detector):
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding: the start explains what comes later."""
-        wide = wide_start(run, self.loss_ratio, self.spread_ratio)
+        wide = wide_start(run, self.loss_ratio, self.spread_ratio, self.widest_logits)
         if wide is not None:
             yield self._at_start(run, wide)
             return
@@ -92,23 +95,17 @@ class ExplodingGradients(Detector):
             "Inputs not scaled",
             "Weights loaded for another architecture",
         )
-        what = (
-            f"The first loss is {number(wide.measured)}, {number(wide.ratio, 3)} times {wide.expected_name}"
-            f" ({number(wide.expected)}), the loss of uniform predictions"
-            if wide.classification
-            else f"The first predictions spread {number(wide.ratio, 3)} times as wide as the targets"
-        )
         return Finding(
             code=self.code,
             name=self.name,
             severity=severity,
-            message=f"{what}, before any update: the outputs and with them the gradients are far too large. {outcome}",
+            message=f"{_what(wide)}, before any update: outputs and gradients are far too large. {outcome}",
             confidence=0.6 if unscaled else 0.9,
             first_step=wide.step,
             last_step=last,
             tensors=_extreme(run, wide),
-            value=wide.ratio,
-            threshold=self.loss_ratio if wide.classification else self.spread_ratio,
+            value=wide.value,
+            threshold=wide.threshold,
             evidence=_start_evidence(run, wide),
             causes=(causes[1], causes[0], causes[2]) if unscaled else causes,
             advice=(
@@ -116,7 +113,7 @@ class ExplodingGradients(Detector):
                 "Initialise by He (ReLU) or Xavier (tanh, sigmoid), the last layer smaller.",
                 "Add normalisation layers, or clip the gradient norm while the first steps settle.",
             ),
-            chart=ChartRef("steps", "loss", reference=wide.expected if wide.classification else None),
+            chart=ChartRef("steps", "loss", reference=wide.level),
         )
 
     def _outcome(self, run: Run, wide: WideStart, progress: Progress | None) -> tuple[Severity, str, int | None]:
@@ -125,37 +122,37 @@ class ExplodingGradients(Detector):
         last = int(series["step"][-1])
         if progress is None or first_nonfinite(run) is not None:
             return "error", "The run did not stay finite.", last
-        if uninformed(run, progress) or progress.end.value >= wide.measured:
+        if uninformed(run, progress) or progress.end.value >= wide.loss:
             return "error", "The run never got over it.", last
-        if wide.classification:
-            means = blocks(series, "loss", block_length(series.height))
-            fallen = means.filter(pl.col("mean") < wide.expected)
-        else:
-            fallen = series.filter(pl.col("loss") < 0.1 * progress.start)
+        level = wide.loss / 10 if wide.level is None else wide.level
+        means = blocks(series, "loss", block_length(series.height))
+        fallen = means.filter(pl.col("mean") < level)
         if fallen.is_empty():
-            return "warning", "The loss has not fallen to that level.", last
-        step = int(fallen[fallen.columns[0]][0])
+            return "warning", f"The loss has not fallen to {number(level)}.", last
+        step = int(fallen["first_step"][0])
         if step - wide.step <= max(100, self.recovery * run.step_count):
             return "note", f"The run got over it within {count(step - wide.step)} steps.", step
         return "warning", f"It took until step {count(step)} to make up for it.", step
 
     def _later(self, run: Run, damage: Harm) -> Iterator[Finding]:
         norms = run.frame("steps", "grad_norm").filter(pl.col("grad_norm").is_finite())
-        before = norms.filter(pl.col("step") < damage.onset)["grad_norm"].tail(1000).median()
+        before = scalar(norms.filter(pl.col("step") < damage.onset)["grad_norm"].tail(1000).median())
         after = norms.filter(pl.col("step") >= damage.onset - 3)["grad_norm"]
-        level = after.head(block_length(run.step_count)).quantile(0.75)
-        if not isinstance(before, float) or level is None or before <= 0 or level < self.growth * before:
+        level = scalar(after.head(block_length(run.step_count)).quantile(0.75))
+        if damage.recovered or not level >= self.growth * before > 0:
             return
+        ratio = level / before
         yield Finding(
             code=self.code,
             name=self.name,
             severity=self.severity,
-            message=f"From step {count(damage.onset)} on the gradient norm is around {number(level)}, {number(level / before, 3)}"
-            f" times its median before ({number(before)}), and the loss is {damage.kind} ({number(damage.level)}).",
+            message=f"From step {count(damage.onset)} on the gradient norm is around {number(level)},"
+            f" {number(ratio, 3)} times its median before ({number(before)}), and the loss is {damage.kind}"
+            f" ({number(damage.level)}).",
             confidence=0.7,
             first_step=damage.onset,
             last_step=damage.last_step,
-            value=level / before,
+            value=ratio,
             threshold=self.growth,
             evidence=Evidence(
                 (
@@ -178,21 +175,33 @@ class ExplodingGradients(Detector):
         )
 
 
+def _what(wide: WideStart) -> str:
+    """What is too large, with its value."""
+    value = number(wide.value, 3)
+    if wide.kind == "loss":
+        level = f"{wide.level_name} ({number(wide.level)}), the loss of uniform predictions"
+        return f"The first loss is {number(wide.loss)}, {value} times {level}"
+    if wide.kind == "spread":
+        return f"The first predictions spread {value} times as wide as the targets"
+    return f"The first logits span {value}"
+
+
 def _extreme(run: Run, wide: WideStart) -> tuple[str, ...]:
     """The tensors with the largest relative gradients at that step, up to three."""
-    rows = run.frame("layers", "grad_ratio").filter(
-        (pl.col("step") == wide.step) & pl.col("grad_ratio").is_finite()
-    )
+    rows = run.frame("layers", "grad_ratio").filter((pl.col("step") == wide.step) & pl.col("grad_ratio").is_finite())
     return tuple(rows.sort("grad_ratio", descending=True, maintain_order=True)["tensor"].head(3))
 
 
 def _start_evidence(run: Run, wide: WideStart) -> Evidence:
     norms = run.frame("steps", "grad_norm").filter(pl.col("grad_norm").is_finite())["grad_norm"]
-    supporting, opposing = [], []
+    supporting: list[str] = []
+    opposing: list[str] = []
     if len(norms) > 20:
-        first, later = float(norms[0]), float(norms.tail(norms.len() // 2).median() or math.nan)  # type: ignore[arg-type]
-        told = f"The first gradient norm is {number(first)}; the median over the second half of the run is {number(later)}."
-        (supporting if first > 3 * later or math.isnan(later) else opposing).append(told)
+        first, later = float(norms[0]), scalar(norms.tail(norms.len() // 2).median())
+        told = (
+            f"The first gradient norm is {number(first)}; the median over the second half of the run {number(later)}."
+        )
+        (supporting if first > 3 * later else opposing).append(told)
     if wide.growth is not None and wide.growth > 0.5:
         supporting.append(
             f"The relative gradient grows by a factor of {number(10**wide.growth, 3)} from the last layer to the first."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -75,9 +76,9 @@ class NonFinite(Detector):
         finite = losses(run).filter(pl.col("step") > step).height
         recovered = frame.height > 1 and finite == frame.height - 1
         after = (
-            f"All {plural(finite, 'loss')[:-1] + 'es' if finite != 1 else '1 loss'} after it are finite"
+            f"The losses of all {plural(finite, 'step')} after it are finite"
             if recovered
-            else f"{plural(bad.height, 'step')} of the {count(frame.height)} from there on have no finite loss"
+            else f"Of the {plural(frame.height, 'step')} from there on, {count(bad.height)} have no finite loss"
         )
         return Finding(
             code=self.code,
@@ -96,7 +97,7 @@ class NonFinite(Detector):
             advice=(
                 "Look at the batch of that step, and at divisions, logarithms and square roots in the loss.",
                 "Repeat the steps before it under torch.autograd.set_detect_anomaly(True).",
-                "Lower the learning rate or warm it up, and clip the gradient norm, if losses or gradients grew before.",
+                "Lower the learning rate, warm it up, or clip the gradient norm, if losses or gradients grew before.",
                 "Use bfloat16 in place of float16, or a gradient scaler.",
             ),
             chart=ChartRef("steps", "loss") if len(bad) else ChartRef("steps", "grad_norm"),
@@ -128,7 +129,9 @@ def _first(run: Run) -> int | None:
     skipped = run.frame("steps", "skipped").filter(pl.col("skipped"))
     layers = run.frame("layers", *values).join(skipped, on="step", how="anti", maintain_order="left")
     bad = layers.filter(pl.any_horizontal(pl.col(name).is_finite().not_() for name in values))
-    found = [step for step in (first_nonfinite(run), None if bad.is_empty() else int(bad["step"][0])) if step is not None]
+    found = [
+        step for step in (first_nonfinite(run), None if bad.is_empty() else int(bad["step"][0])) if step is not None
+    ]
     return min(found, default=None)
 
 
@@ -146,48 +149,41 @@ def _skipped(run: Run) -> tuple[int, int, int] | None:
 
 
 def _origin(run: Run, step: int) -> Origin:
-    """Whether the value came up in a parameter, in the forward pass, or where in the backward pass."""
+    """Whether the value came up in the input, in a parameter, in the forward pass, or where in the backward pass."""
     rows = run.frame("layers", "grad_norm", "param_norm", "update_norm").filter(pl.col("step") == step)
-    order = [tensor.name for tensor in run.tensors]
-    bad = {name: _in_order(rows.filter(pl.col(name).is_finite().not_())["tensor"], order) for name in rows.columns[2:]}
     row = run.frame("steps", "loss", "input_nonfinite").filter(pl.col("step") == step)
+    names = {column: _bad(run, rows, column) for column in ("param_norm", "grad_norm", "update_norm")}
     loss = row["loss"][0] if len(row) else None
     if len(row) and (row["input_nonfinite"][0] or 0) > 0:
         return Origin("The model's input is not finite", (), ("NaN or infinity in the data",))
-    if bad["param_norm"]:
-        names = bad["param_norm"]
-        causes = ("The previous update overflowed: learning rate too large", "Division by zero in the optimizer (eps)")
-        return Origin(f"{_named(names)} {_are(names)} not finite before the step", names, causes)
-    if loss is not None and loss - loss != 0:
-        causes = (
-            "Learning rate too large: activations overflowed",
-            "Logarithm or square root of zero, or division by zero, in the loss",
-            "Overflow in half precision",
-            "A bad batch",
-        )
-        return Origin(f"The loss is {number(float(loss))} though the parameters are finite", (), causes)
-    if bad["grad_norm"]:
-        names = bad["grad_norm"][::-1]
-        causes = ("Division by zero or square root of zero in the backward pass", "Overflow in half precision")
-        return Origin(f"The gradient of {names[0]}, the first in backward order, is not finite", names, causes)
-    if bad["update_norm"]:
-        names = bad["update_norm"]
-        return Origin(f"The update of {_named(names)} is not finite", names, ("Overflow or division by zero in the optimizer",))
+    if tensors := names["param_norm"]:
+        verb = "is" if len(tensors) == 1 else "are"
+        return Origin(f"{listed(tensors)} {verb} not finite before the step", tensors, _IN_PARAMETERS)
+    if loss is not None and not math.isfinite(loss):
+        return Origin(f"The loss is {number(loss)} though the parameters are finite", (), _IN_FORWARD)
+    if tensors := names["grad_norm"][::-1]:
+        told = f"The gradient of {tensors[0]}, the first in backward order, is not finite"
+        return Origin(told, tensors, _IN_BACKWARD)
+    if tensors := names["update_norm"]:
+        return Origin(f"The update of {listed(tensors)} is not finite", tensors, _IN_OPTIMIZER)
     return Origin("The gradient norm is not finite", (), ("Overflow of the gradient: it exploded",))
 
 
-def _in_order(tensors: pl.Series, order: list[str]) -> tuple[str, ...]:
-    """The tensors in forward order."""
-    present = set(tensors)
-    return tuple(name for name in order if name in present)
+_IN_PARAMETERS = ("The previous update overflowed: learning rate too large", "Division by zero in the optimizer (eps)")
+_IN_FORWARD = (
+    "Learning rate too large: activations overflowed",
+    "Logarithm or square root of zero, or division by zero, in the loss",
+    "Overflow in half precision",
+    "A bad batch",
+)
+_IN_BACKWARD = ("Division by zero or square root of zero in the backward pass", "Overflow in half precision")
+_IN_OPTIMIZER = ("Overflow or division by zero in the optimizer",)
 
 
-def _named(names: tuple[str, ...]) -> str:
-    return listed(names)
-
-
-def _are(names: tuple[str, ...]) -> str:
-    return "is" if len(names) == 1 else "are"
+def _bad(run: Run, rows: pl.DataFrame, column: str) -> tuple[str, ...]:
+    """The tensors whose value is not finite, in forward order."""
+    present = set(rows.filter(pl.col(column).is_finite().not_())["tensor"])
+    return tuple(tensor.name for tensor in run.tensors if tensor.name in present)
 
 
 def _evidence(run: Run, step: int, *, recovered: bool) -> Evidence:

@@ -21,28 +21,31 @@ class RateTooLarge(Detector):
     """The learning rate is too large: the steps overshoot, and the loss shows it.
 
     ## What it does
-    Asks for two witnesses. *The loss:* it stays significantly above where it began, leaves the finite numbers, or learned
-    nothing after an early jump or after the gradients died. *The steps* around the onset of that: the 90th percentile of
-    alpha exceeds 1 (they ended higher on the far wall of the parabola than they began), or an update was larger than a
-    tenth of the weights in half of the layers. It looks only where a rate shows: at the start, in and after warm-up, and
-    after the rate rose. A run whose first loss, before any update, is already far too high is left to GRD001.
-    The mean of alpha decides nothing: good trainings overshoot a little all the time.
+    Asks for two witnesses. *The loss:* it stays significantly above where it began, is no longer finite, learned
+    nothing after an early jump or after the gradients died, or lost again most of what it had learned. *The steps*
+    around the onset of that: the 90th percentile of alpha exceeds 1 (they ended higher on the far wall of the parabola
+    than they began), or an update was larger than a tenth of the weights in half of the layers. It looks only where a
+    rate shows: at the start, in and after warm-up, and after the rate rose. A run whose outputs are far too large
+    before the first update is left to GRD001. The mean of alpha decides nothing: good trainings overshoot a little all
+    the time.
 
     ## Why it matters
     Steps that overshoot throw the parameters where the model knows less than nothing. Units die there, and the loss
     stays at the value of a constant prediction however long one trains.
 
     ## What to try
-    Divide the rate by 3 until the loss of the first 100 steps falls; warm it up; mind that momentum m multiplies the step
-    by 1/(1-m); scale the inputs; clip the gradient norm.
+    Divide the rate by 3 until the loss of the first 100 steps falls; warm it up; mind that momentum m multiplies the
+    step by 1/(1-m); scale the inputs; clip the gradient norm.
 
     ## Options
-    - `alpha` (1): the mirror point of the parabola, by definition. In calibration healthy trainings had 90th percentiles
-      up to 1.5 (full batch); without harm to the loss that is no finding.
-    - `ratio` (0.1, update over weight): MindInsight's weight_change_too_large; cs231n recommends 0.001.
-    - `least_ratio` (0.02): smaller steps do not make alpha a witness; calibrated on converged trainings, whose alpha is noise.
-    - `rise` (1.2, times the first loss; 2 where the loss of a model that knows nothing is not known): calibrated, healthy
-      trainings stayed below 1.02 and 1.4.
+    - `alpha` (1): the mirror point of the parabola, by definition. In calibration healthy trainings had 90th
+      percentiles up to 1.5 (full batch); without harm to the loss that is no finding.
+    - `ratio` (0.1, update over weight): MindInsight's weight_change_too_large; cs231n recommends 0.001. Where the
+      gradients died, half of it is enough.
+    - `least_ratio` (0.02, update over weight): smaller steps do not make alpha a witness. Calibrated on converged
+      trainings, whose alpha is noise.
+    - `rise` (1.2, times the first loss; 2 where the loss of a model that knows nothing is not known): calibrated, the
+      blocks of healthy trainings stayed below 1.02 and 1.4.
 
     ## References
     - Mahsereci and Hennig 2017; Schneider et al. 2021, Cockpit, section 2.1 and figure 5 on alpha.
@@ -76,41 +79,46 @@ class RateTooLarge(Detector):
         if phase.full_from is None:
             raise NotApplicable("the learning rate was still rising when the run ended")
         if wide_start(run) is not None:
-            raise NotApplicable("the outputs were far too large before the first update, which must be mended first (GRD001)")
+            raise NotApplicable(
+                "the outputs were far too large before the first update, which must be mended first (GRD001)"
+            )
         damage = harm(run, progress, phase, self.rise)
         if damage is None or not is_early(damage.onset, phase, run.step_count):
             return
         steps = reach(run, damage.onset - 100, damage.onset + 50)
         if self._witnessed(steps, damage):
-            yield self._finding(run, progress, damage, steps, phase)
+            yield self._finding(progress, damage, steps, phase)
 
     def _witnessed(self, steps: Reach, damage: Harm) -> bool:
         """Whether the steps were too large too."""
-        ratio = steps.ratio
         if steps.uphill > 0.5:
             return False
-        if ratio is not None and ratio > (self.ratio / 2 if damage.kind == "killed" else self.ratio):
+        limit = self.ratio / 2 if damage.kind == "killed" else self.ratio
+        if steps.ratio is not None and steps.ratio > limit:
             return True
-        over = steps.alpha_p90 is not None and steps.alpha_p90 > self.alpha
-        return over and (ratio is None or ratio > self.least_ratio)
+        return self._beyond(steps) and (steps.ratio is None or steps.ratio > self.least_ratio)
 
-    def _finding(self, run: Run, progress: Progress, damage: Harm, steps: Reach, phase: Phases) -> Finding:
-        over = steps.alpha_p90 is not None and steps.alpha_p90 > self.alpha
+    def _beyond(self, steps: Reach) -> bool:
+        return steps.alpha_p90 is not None and steps.alpha_p90 > self.alpha
+
+    def _finding(self, progress: Progress, damage: Harm, steps: Reach, phase: Phases) -> Finding:
         far = steps.ratio is not None and steps.ratio > self.ratio
+        by_alpha = self._beyond(steps) and not far
         stale = steps.stale > 0.5
-        by_alpha = over and not far
+        confidence = 0.95 if self._beyond(steps) and far else 0.85
         return Finding(
             code=self.code,
             name=self.name,
             severity="warning" if damage.recovered else self.severity,
-            message=_message(damage, steps, progress, far=far, peak=phase.peak),
-            confidence=0.3 if stale else (0.95 if over and far else 0.85) - (0.15 if damage.recovered else 0.0),
+            message=f"With a learning rate of {number(phase.peak)} {_stride(steps, by_alpha=by_alpha)}, and"
+            f" {_damage(damage, progress)}.",
+            confidence=0.3 if stale else confidence - 0.15 * damage.recovered,
             first_step=damage.onset,
             last_step=damage.last_step,
             value=steps.alpha_p90 if by_alpha else steps.ratio,
             threshold=self.alpha if by_alpha else self.ratio,
             evidence=self._evidence(damage, steps, phase),
-            causes=(("Gradients that are never cleared: zero_grad is missing",) if stale else ()) + _CAUSES,
+            causes=(*("Gradients that are never cleared: zero_grad is missing",) * stale, *_CAUSES),
             advice=(
                 f"Divide the learning rate ({number(phase.peak)}) by 3 until the loss of the first 100 steps falls.",
                 "Warm the rate up over the first hundreds of steps.",
@@ -123,19 +131,22 @@ class RateTooLarge(Detector):
         )
 
     def _evidence(self, damage: Harm, steps: Reach, phase: Phases) -> Evidence:
+        limit = f"up to {number(damage.limit)} would have been harmless"
         supporting = [
-            f"The loss began at {number(damage.start)} and reached {number(damage.level)}"
-            f" ({damage.kind}; up to {number(damage.limit)} would have been harmless)."
+            f"The loss began at {number(damage.start)} and reached {number(damage.level)} ({damage.kind}; {limit})."
         ]
-        opposing = []
+        opposing: list[str] = []
         if steps.alpha_p90 is not None:
-            told = f"The 90th percentile of alpha around step {count(damage.onset)} is {number(steps.alpha_p90, 3)} ({count(steps.alphas)} steps)."
-            (supporting if steps.alpha_p90 > self.alpha else opposing).append(told)
+            told = f"is {number(steps.alpha_p90, 3)} ({count(steps.alphas)} steps)"
+            witness = supporting if self._beyond(steps) else opposing
+            witness.append(f"The 90th percentile of alpha around step {count(damage.onset)} {told}.")
         else:
-            opposing.append("Alpha was not recorded there.")
+            opposing.append("Alpha was not recorded there, or at fewer than five steps.")
         if steps.ratio is not None and steps.ratio_step is not None:
-            told = f"At step {count(steps.ratio_step)} the median layer moved by {percent(steps.ratio)} of its norm."
-            (supporting if steps.ratio > self.ratio else opposing).append(told)
+            witness = supporting if steps.ratio > self.ratio else opposing
+            witness.append(
+                f"At step {count(steps.ratio_step)} the median layer moved by {percent(steps.ratio)} of its norm."
+            )
         if phase.warmed_up:
             opposing.append("The learning rate was warmed up.")
         if damage.recovered:
@@ -153,19 +164,22 @@ _CAUSES = (
 )
 
 
-def _message(damage: Harm, steps: Reach, progress: Progress, *, far: bool, peak: float) -> str:
-    step = (
-        f"the median layer moved by {percent(steps.ratio)} of its norm in one step ({count(steps.ratio_step)})"
-        if far or steps.alpha_p90 is None
-        else f"every tenth step ended beyond alpha {number(steps.alpha_p90, 3)}"
-    )
-    end = number(progress.end.value)
-    loss = {
-        "above its start": f"the loss rose from {number(damage.start)} to {number(damage.level)} from step {count(damage.onset)} on",
-        "non-finite": f"the loss or a gradient is not finite from step {count(damage.onset)} on",
-        "thrown off": f"the loss jumped from {number(damage.start)} to {number(damage.level)} and ended at {end}, no better than knowing nothing of the input",
-        "killed": f"the gradients of the first layers died around step {count(damage.onset)}, and the loss stayed at {end}",
-        "lost again": f"the loss lost again what it had learned from step {count(damage.onset)} on",
+def _stride(steps: Reach, *, by_alpha: bool) -> str:
+    """How far the steps went, in words."""
+    if by_alpha or steps.ratio is None:
+        return f"every tenth step ended beyond alpha {number(steps.alpha_p90, 3)}"
+    return f"the median layer moved by {percent(steps.ratio)} of its norm in one step ({count(steps.ratio_step)})"
+
+
+def _damage(damage: Harm, progress: Progress) -> str:
+    """What became of the loss, in words."""
+    start, level, end = number(damage.start), number(damage.level), number(progress.end.value)
+    onset = f"step {count(damage.onset)}"
+    told = {
+        "above its start": f"the loss rose from {start} to {level} from {onset} on",
+        "non-finite": f"the loss or a gradient is not finite from {onset} on",
+        "thrown off": f"the loss jumped from {start} to {level} and ended at {end}, no better than knowing nothing",
+        "killed": f"the gradients of the first layers died around {onset}, and the loss stayed at {end}",
+        "lost again": f"the loss lost again what it had learned, from {onset} on",
     }[damage.kind]
-    rest = f", and ended at {end} nevertheless" if damage.recovered else ""
-    return f"With a learning rate of {number(peak)} {step}, and {loss}{rest}."
+    return f"{told}, but ended at {end}" if damage.recovered else told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,9 +11,9 @@ import polars as pl
 
 from ..depth import of_weights, update_ratios
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
-from ..noise import batch_mean
+from ..noise import batch_mean, scalar
 from ..phases import Phases, phases
-from ..progress import Progress, adversarial, losses, measured, uninformed
+from ..progress import Progress, adversarial, given_probabilities, losses, measured, uninformed
 from ..run import Run
 from ..wording import count, number, percent
 from .base import Detector
@@ -24,19 +25,19 @@ class RateTooSmall(Detector):
 
     ## What it does
     Asks for two witnesses, over the steps at full learning rate. *The steps:* in every layer the median update is below
-    1e-3 of the weights, none ever was large, and they all pointed the same way: the parameters ended at least half as far
-    from their start as the lengths of the updates add up to. *The loss:* it has fallen by less than a fifth, and is not
-    at a floor: the model knows little more than one that never saw its input. Small updates of a training that has
+    1e-3 of the weights, none ever was large, and they all pointed the same way: the parameters ended at least half as
+    far from their start as the lengths of the updates add up to. *The loss:* it has fallen by less than a fifth, and is
+    not at a floor: the model knows little more than one that never saw its input. Small updates of a training that has
     converged are no finding, nor those of the first layers alone, which are vanishing gradients.
-    Alpha is told as evidence only: a step that hardly moves has an alpha of -1 without noise, but of -1/(1 + noise scale /
-    batch size) with it, so that no threshold separates.
+    Alpha is told as evidence only: a step that hardly moves has an alpha of -1 without noise, but of -1/(1 + noise
+    scale / batch size) with it, so that no threshold separates.
 
     ## Why it matters
     The run costs what a good one costs, and gets nowhere. It looks like a model that cannot learn.
 
     ## What to try
-    Multiply the rate by 10 until the loss falls within the first hundred steps, by 3 from there. Look for a schedule that
-    starts or ends too low, for clipping of nearly every step, for a wrong parameter group.
+    Multiply the rate by 10 until the loss falls within the first hundred steps, by 3 from there. Look for a schedule
+    that starts or ends too low, for clipping of nearly every step, for a wrong parameter group.
 
     ## Options
     - `ratio` (1e-3, update over weight): what cs231n recommends; MindInsight watches 1e-4.
@@ -76,6 +77,10 @@ class RateTooSmall(Detector):
         first, last = phase.full()
         if phase.full_from is None or last - first + 1 < self.steps:
             raise NotApplicable(f"fewer than {self.steps} steps were taken at the full learning rate")
+        if given_probabilities(run):
+            raise NotApplicable(
+                "the loss is given probabilities where it expects logits, which makes all gradients small"
+            )
         ratios = update_ratios(run)
         inside = ratios.filter(pl.col("step").is_between(first, last))
         if inside.is_empty():
@@ -85,9 +90,7 @@ class RateTooSmall(Detector):
 
     def _tiny(self, inside: pl.DataFrame, ratios: pl.DataFrame, phase: Phases) -> bool:
         """Whether the steps are small, but not because there is no gradient at all."""
-        largest, peak = inside["largest"].median(), ratios["median"].max()
-        if not isinstance(largest, float) or not isinstance(peak, float):
-            return False
+        largest, peak = scalar(inside["largest"].median()), scalar(ratios["median"].max())
         return largest < self.ratio and peak < self.peak_ratio and (largest > 0 or phase.zero_share > 0.9)
 
     def _straight(self, run: Run) -> bool:
@@ -95,35 +98,35 @@ class RateTooSmall(Detector):
         return share is None or share >= self.straightness
 
     def _fruitless(self, run: Run, progress: Progress) -> bool:
+        """Whether the loss has hardly fallen though there is much to learn. Raises NotApplicable if that is unknown."""
         fallen = 1 - progress.end.value / progress.start if progress.start > 0 else 1.0
-        return fallen < self.fall and uninformed(run, progress, self.fall) is True
+        knows_nothing = uninformed(run, progress, self.fall)
+        if knows_nothing is None and fallen < self.fall:
+            raise NotApplicable(
+                "the steps are tiny and the loss has hardly fallen, but how much there is to learn is not known:"
+                " it is no cross-entropy, and predictions and targets were not seen"
+            )
+        return fallen < self.fall and knows_nothing is True
 
     def _finding(self, run: Run, progress: Progress, phase: Phases, inside: pl.DataFrame) -> Finding:
-        largest = float(inside["largest"].median())  # type: ignore[arg-type]
-        fallen = 1 - progress.end.value / progress.start
-        none = phase.zero_share > 0.9
-        pace = "none at all" if largest == 0 else f"{number(largest, 2)} of its weights a step"
-        factor = 10 ** min(5, max(1, round(-3 - _log10(largest))))
+        largest = scalar(inside["largest"].median())
+        fallen = 1 - progress.end.value / progress.start if progress.start > 0 else 0.0
+        pace = "none at all" if largest == 0 else f"{number(largest, 2)} of its norm a step"
+        factor = 10 ** (min(5, max(1, round(-3 - math.log10(largest)))) if largest > 0 else 1)
         return Finding(
             code=self.code,
             name=self.name,
             severity=self.severity if fallen < 0.05 else "warning",
-            message=f"With a learning rate of {number(phase.peak)} the layer that moves most moves by {pace}; after"
-            f" {count(run.step_count)} steps the loss is {number(progress.end.value)}, {percent(max(0.0, fallen))} below its start.",
+            message=f"With a learning rate of {number(phase.peak)} the layer that moves most moves by {pace}, and after"
+            f" {count(run.step_count)} steps the loss is {number(progress.end.value)}, {_below(fallen)} its start.",
             confidence=0.95 if fallen < 0.05 else 0.75,
             first_step=phase.full()[0],
             last_step=phase.full()[1],
             tensors=(),
             value=largest,
             threshold=self.ratio,
-            evidence=_evidence(run, progress, phase),
-            causes=(("The learning rate is zero",) if none else ())
-            + (
-                "Learning rate too small",
-                "A schedule that starts, or stays, too low",
-                "Clipping so tight that it takes most of every step",
-                "The parameters are in a group with another rate",
-            ),
+            evidence=_evidence(run, progress),
+            causes=(*("The learning rate is zero",) * (phase.zero_share > 0.9), *_CAUSES),
             advice=(
                 f"Multiply the learning rate by {count(factor)}, then by 3 while the first hundred steps get better.",
                 "Check the rates that were recorded against the schedule that was meant.",
@@ -132,35 +135,46 @@ class RateTooSmall(Detector):
         )
 
 
-def _log10(value: float) -> float:
-    import math
+_CAUSES = (
+    "Learning rate too small",
+    "A schedule that starts, or stays, too low",
+    "Clipping so tight that it takes most of every step",
+    "The parameters are in a group with another rate",
+)
 
-    return math.log10(value) if value > 0 else -8.0
+
+def _below(fallen: float) -> str:
+    return f"{percent(fallen)} below" if fallen > 0 else "no lower than"
 
 
-def _evidence(run: Run, progress: Progress, phase: Phases) -> Evidence:
-    supporting, opposing = [], []
+def _evidence(run: Run, progress: Progress) -> Evidence:
+    supporting: list[str] = []
+    opposing: list[str] = []
     travelled = _travelled(run)
     if travelled is not None:
         supporting.append(f"No weight tensor ended more than {percent(travelled)} of its norm from where it began.")
     if (share := straightness(run)) is not None:
-        supporting.append(f"The steps led straight ahead: the distance is {percent(share)} of the length of all updates.")
-    series = losses(run)["loss"]
-    quarter = max(1, series.len() // 4)
-    before, end = batch_mean(series.slice(series.len() - 2 * quarter, quarter)), batch_mean(series.tail(quarter))
-    if before.exceeds(end, 3):
-        supporting.append(
-            f"The loss was still falling at the end: {number(before.value)}, then {number(end.value)} in the last quarter."
-        )
+        supporting.append(f"The steps led straight ahead: the distance is {percent(share)} of the length of all steps.")
+    supporting += _still_falling(run)
     alphas = run.frame("steps", "alpha")["alpha"].drop_nulls()
     if len(alphas) >= 10:
-        told = f"The median of alpha is {number(float(alphas.median()), 3)} ({count(len(alphas))} steps)."  # type: ignore[arg-type]
-        (supporting if alphas.median() < -0.5 else opposing).append(told)  # type: ignore[operator]
+        middle = scalar(alphas.median())
+        told = f"The median of alpha is {number(middle, 3)} ({count(len(alphas))} steps)."
+        (supporting if middle < -0.5 else opposing).append(told)
     if (clipped := _clipped(run)) > 0.5:
         opposing.append(f"{percent(clipped)} of the steps were clipped to less than a tenth: the rate may be innocent.")
     if progress.learned > 0.05:
         opposing.append(f"The loss has fallen below {number(progress.reference)} by {percent(progress.learned)}.")
     return Evidence(tuple(supporting), tuple(opposing))
+
+
+def _still_falling(run: Run) -> list[str]:
+    """A sentence if the loss of the last quarter is significantly lower than that of the quarter before."""
+    series = losses(run)["loss"]
+    quarter = max(1, series.len() // 4)
+    before, end = batch_mean(series.slice(series.len() - 2 * quarter, quarter)), batch_mean(series.tail(quarter))
+    told = f"The loss was still falling at the end, from {number(before.value)} to {number(end.value)} in a quarter."
+    return [told] if before.exceeds(end, 3) else []
 
 
 def straightness(run: Run) -> float | None:
@@ -173,8 +187,8 @@ def straightness(run: Run) -> float | None:
         pl.col("distance").last(), pl.col("update_norm").mean(), (pl.col("step").last() - pl.col("step").first())
     )
     length = pl.col("update_norm") * pl.col("step")
-    share = last.filter(length > 0).select(pl.col("distance") / length).to_series().median()
-    return float(share) if isinstance(share, (int, float)) else None
+    shares = last.filter(length > 0).select(pl.col("distance") / length).to_series()
+    return None if shares.is_empty() else scalar(shares.median())
 
 
 def _travelled(run: Run) -> float | None:
@@ -182,11 +196,11 @@ def _travelled(run: Run) -> float | None:
     last = of_weights(run, "distance", "param_norm").group_by("tensor").agg(pl.all().last())
     share = last.filter(pl.col("param_norm") > 0).select(pl.col("distance") / pl.col("param_norm")).to_series()
     share = share.drop_nulls()
-    return float(share.max()) if len(share) else None  # type: ignore[arg-type]
+    return scalar(share.max()) if len(share) else None
 
 
 def _clipped(run: Run) -> float:
     """Share of the steps whose gradient was clipped to less than a tenth of its norm."""
     frame = run.frame("steps", "grad_norm", "grad_norm_clipped")
     tight = frame.select((pl.col("grad_norm_clipped") < 0.1 * pl.col("grad_norm")).fill_null(value=False)).to_series()
-    return float(tight.mean() or 0.0)  # type: ignore[arg-type]
+    return scalar(tight.mean())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,7 +12,16 @@ import polars as pl
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import Mean, batch_mean
 from ..phases import phases
-from ..progress import Progress, adversarial, losses, measured, prediction_spread, uninformed
+from ..progress import (
+    Progress,
+    ZeroInformation,
+    adversarial,
+    given_probabilities,
+    losses,
+    measured,
+    prediction_spread,
+    uninformed,
+)
 from ..run import Run
 from ..wording import count, number, percent
 from .base import Detector
@@ -23,11 +33,11 @@ class StalledLoss(Detector):
 
     ## What it does
     Takes the second half of the steps at full learning rate (no warm-up, no decay below a tenth) and compares the mean
-    loss of its two halves. The loss is stalled if even a fall two standard errors larger than the one seen would be less
-    than 1 %, or if it did not fall significantly and is significantly above the loss of a model that knows nothing.
+    loss of its two halves. The loss is stalled if even a fall two standard errors larger than the one seen would be
+    less than 1 %, or if it did not fall significantly and is significantly above that of a model that knows nothing.
     That is a finding only if it is not a floor: for a classification within 5 % of the entropy of the class frequencies
-    (ln C if they are equal) or above it, for a regression if the predictions are nearly the same for all samples. A loss
-    that fell before it went flat, as it does when a training converges, is none.
+    (ln C if they are equal) or above it, for a regression if the predictions are nearly the same for all samples. A
+    loss that fell before it went flat, as it does when a training converges, is none.
 
     ## Why it matters
     Time spent on such a run is lost. It is a symptom: other rules name the cause where they can.
@@ -39,8 +49,8 @@ class StalledLoss(Detector):
 
     ## Options
     - `steps` (100 steps at full rate): fewer prove nothing.
-    - `fall` (0.01, share of the loss): a smaller fall counts as flat; SageMaker Debugger's LossNotDecreasing has 0.001 per
-      10 steps, which fires on every healthy training.
+    - `fall` (0.01, share of the loss): a smaller fall counts as flat. SageMaker Debugger's LossNotDecreasing has 0.001
+      per 10 steps, and fires on every healthy training.
     - `errors` (2 standard errors, by batch means, which autocorrelation does not fool).
     - `margin` (0.05, share of the zero-information loss): calibrated, healthy trainings of 100 steps had learned 25 %.
 
@@ -80,51 +90,37 @@ class StalledLoss(Detector):
                 "the floor of this loss is not known: it is no cross-entropy, and predictions and targets were not seen"
             )
         late = series.tail(series.height // 2)
-        earlier, later = batch_mean(late["loss"].head(late.height // 2)), batch_mean(late["loss"].tail(late.height // 2))
+        half = late.height // 2
+        earlier, later = batch_mean(late["loss"].head(half)), batch_mean(late["loss"].tail(half))
         if knows_nothing and self._stalled(progress, earlier, later):
             yield self._finding(run, progress, late, earlier, later)
 
     def _stalled(self, progress: Progress, earlier: Mean, later: Mean) -> bool:
         fallen = earlier.value - later.value
-        doubt = self.errors * (earlier.error**2 + later.error**2) ** 0.5
+        doubt = self.errors * math.hypot(earlier.error, later.error)
         flat = fallen + doubt < self.fall * later.value
         above = progress.zero is not None and later.value - self.errors * later.error > progress.zero.prior
         return flat or (above and fallen < doubt)
 
-    def _finding(
-        self, run: Run, progress: Progress, late: pl.DataFrame, earlier: Mean, later: Mean
-    ) -> Finding:
+    def _finding(self, run: Run, progress: Progress, late: pl.DataFrame, earlier: Mean, later: Mean) -> Finding:
         zero = progress.zero
-        first, last = _since(run, later), int(losses(run)["step"][-1])
         rising = later.exceeds(earlier, self.errors) and later.value > 1.1 * earlier.value
-        level = (
-            f"{number(later.value)}, where a model that knows nothing of its input is ({zero.name}, {number(zero.prior)})"
-            if zero and later.value < 1.1 * zero.prior
-            else f"{number(later.value)}, above {zero.name} ({number(zero.prior)}), where a model that knows nothing is"
-            if zero
-            else f"{number(later.value)}, and the predictions are nearly the same for all samples"
-        )
-        change = later.value - earlier.value
+        change = f"{number(later.value - earlier.value, 2)} ± {number(math.hypot(earlier.error, later.error), 2)}"
+        causes = ("Flipped sign: the optimizer ascends",) * rising
+        causes += ("Softmax before a loss that applies its own",) * given_probabilities(run)
         return Finding(
             code=self.code,
             name=self.name,
             severity=self.severity,
-            message=f"The loss {'rises and is' if rising else 'stays'} at {level}: from steps {count(late['step'][0])} to"
-            f" {count(late['step'][-1])} it changed by {number(change, 2)} ±"
-            f" {number((earlier.error**2 + later.error**2) ** 0.5, 2)}.",
+            message=f"The loss {'rises and is' if rising else 'stays'} at {_level(later, zero)}: from steps"
+            f" {count(late['step'][0])} to {count(late['step'][-1])} it changed by {change}.",
             confidence=0.9,
-            first_step=first,
-            last_step=last,
+            first_step=_since(run, later),
+            last_step=int(losses(run)["step"][-1]),
             value=later.value,
             threshold=(1 - self.margin) * zero.prior if zero else None,
             evidence=_evidence(run, progress, earlier, later),
-            causes=(("Flipped sign: the optimizer ascends",) if rising else ())
-            + (
-                "Learning rate far too small, or so large that units died",
-                "Gradients do not reach the model: detached, frozen, not in the optimizer, vanishing",
-                "Wrong input to the loss: softmax twice, shapes that broadcast",
-                "Labels that do not belong to the inputs",
-            ),
+            causes=causes + _CAUSES,
             advice=(
                 "Overfit one batch: the loss must go to about zero.",
                 "Compare the shapes of predictions and targets, and what the loss expects.",
@@ -133,6 +129,25 @@ class StalledLoss(Detector):
             ),
             chart=ChartRef("steps", "loss", reference=zero.prior if zero else None),
         )
+
+
+_CAUSES = (
+    "Learning rate far too small, or so large that units died",
+    "Gradients do not reach the model: detached, frozen, not in the optimizer, vanishing",
+    "Wrong input to the loss: softmax twice, shapes that broadcast",
+    "Labels that do not belong to the inputs",
+)
+
+
+def _level(later: Mean, zero: ZeroInformation | None) -> str:
+    """The level of the loss and what it means."""
+    value = number(later.value)
+    if zero is None:
+        return f"{value}, and the predictions are nearly the same for all samples"
+    ignorance = f"{zero.name} ({number(zero.prior)})"
+    if later.value > 1.1 * zero.prior:
+        return f"{value}, above {ignorance}, where a model that knows nothing of its input is"
+    return f"{value}, about {ignorance}, where a model that knows nothing of its input is"
 
 
 def _at_full_rate(run: Run) -> pl.DataFrame:
@@ -152,10 +167,9 @@ def _since(run: Run, later: Mean) -> int:
 
 
 def _evidence(run: Run, progress: Progress, earlier: Mean, later: Mean) -> Evidence:
-    supporting = [
-        f"The mean loss was {number(earlier.value)} ± {number(earlier.error, 2)}, then {number(later.value)} ±"
-        f" {number(later.error, 2)} (standard errors by batch means)."
-    ]
+    before = f"{number(earlier.value)} ± {number(earlier.error, 2)}"
+    after = f"{number(later.value)} ± {number(later.error, 2)}"
+    supporting = [f"The mean loss was {before}, then {after} (standard errors by batch means)."]
     opposing = []
     spread = prediction_spread(run)
     if spread is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import polars as pl
 
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..noise import scalar
 from ..run import Run
 from ..wording import listed, number, percent, plural
 from .base import Detector
@@ -54,14 +55,14 @@ class Wiring(Detector):
 
     ## What to try
     Build the optimizer from `model.parameters()` after the model is complete and on its device. Keep layers in a
-    `ModuleList`, not in a list. Look for `.detach()`, `.data`, `.item()`, `torch.no_grad()` and argmax between the parameters
-    and the loss. Call `requires_grad_(False)` on what is frozen on purpose.
+    `ModuleList`, not in a list. Look for `.detach()`, `.data`, `.item()`, `torch.no_grad()` and argmax between the
+    parameters and the loss. Call `requires_grad_(False)` on what is frozen on purpose.
 
     ## Options
-    - `unchanged_share` (0.95, share of the probes): MindInsight and SageMaker Debugger compare with np.allclose; here the
-      update must be exactly zero.
-    - `grave_share` (0.5, share of the trainable parameters): detached tensors below it that do not begin the model, such
-      as an unused head, are a warning.
+    - `unchanged_share` (0.95, share of the probes): MindInsight and SageMaker Debugger compare with np.allclose; here
+      the update must be exactly zero.
+    - `grave_share` (0.9, share of the trainable parameters): detached tensors below it that do not begin the model,
+      such as an unused head or an expert that is never chosen, are a warning.
 
     ## References
     - Jiang et al. 2025, TrainCheck: silent errors of this kind, found one iteration after they begin.
@@ -75,7 +76,7 @@ class Wiring(Detector):
 
     unchanged_share: float = 0.95
     """Share of the probes."""
-    grave_share: float = 0.5
+    grave_share: float = 0.9
     """Share of the trainable parameters."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
@@ -84,15 +85,18 @@ class Wiring(Detector):
         if not leaves:
             raise NotApplicable("the wiring was not recorded")
         wanted = [leaf for leaf in leaves if leaf.requires_grad]
-        yield from self._forgotten(run, [i for i in wanted if i.registered and i.reached and not i.held], wanted)
+        stale = [i for i in wanted if i.held and not i.registered and not i.reached]
+        yield from self._forgotten(run, [i for i in wanted if i.registered and i.reached and not i.held], wanted, stale)
         yield from self._detached(run, [i for i in wanted if i.registered and i.held and not i.reached], wanted)
-        yield from self._stale(run, [i for i in wanted if i.held and not i.registered and not i.reached], wanted)
+        yield from self._stale(run, stale, wanted)
         yield from self._unregistered(run, [i for i in wanted if i.reached and not i.registered], wanted)
         yield from self._unchanged(run)
 
-    def _forgotten(self, run: Run, found: list[Leaf], wanted: list[Leaf]) -> Iterator[Finding]:
+    def _forgotten(self, run: Run, found: list[Leaf], wanted: list[Leaf], stale: list[Leaf]) -> Iterator[Finding]:
         if found:
-            yield self._finding(run, _FORGOTTEN, found, wanted, "error", 0.95)
+            causes = _FORGOTTEN.causes
+            gap = replace(_FORGOTTEN, causes=(causes[1], causes[0], causes[2])) if stale else _FORGOTTEN
+            yield self._finding(run, gap, found, wanted, "error", 0.95)
 
     def _detached(self, run: Run, found: list[Leaf], wanted: list[Leaf]) -> Iterator[Finding]:
         if not found:
@@ -150,7 +154,7 @@ class Wiring(Detector):
 
 _FORGOTTEN = Gap(
     "forgotten",
-    "the loss reaches them, but no optimizer holds them, so that they stay as they were initialised",
+    "reached by the loss but held by no optimizer, and so left as initialised",
     (
         "The optimizer was given only some of the model's parameters or groups",
         "Layers were added or replaced after the optimizer was built",
@@ -163,7 +167,7 @@ _FORGOTTEN = Gap(
 )
 _DETACHED = Gap(
     "detached",
-    "the optimizer holds them, but no loss reached them at any step",
+    "held by an optimizer, but reached by the loss at no step",
     (
         "detach(), .data, .item(), torch.no_grad() or argmax between them and the loss",
         "The modules are not used in the forward pass",
@@ -175,7 +179,7 @@ _DETACHED = Gap(
 )
 _STALE = Gap(
     "stale",
-    "the optimizer holds them, but they are not in the model and no loss reaches them",
+    "held by an optimizer, but neither in the model nor reached by the loss",
     (
         "The optimizer was built before the model, or a layer of it, was replaced",
         "The optimizer was built from another copy of the model",
@@ -184,7 +188,7 @@ _STALE = Gap(
 )
 _UNREGISTERED = Gap(
     "unregistered",
-    "the loss reaches them, but neither the model nor an optimizer knows them",
+    "reached by the loss, but known to neither the model nor an optimizer",
     (
         "Layers kept in a plain list or dictionary in place of ModuleList or ModuleDict",
         "Another network that is not trained here, such as a teacher or a discriminator",
@@ -196,13 +200,13 @@ _UNREGISTERED = Gap(
 )
 _UNSAVED = Gap(
     "unregistered",
-    "they are trained, but the model does not know them, so that state_dict() and to() leave them out",
+    "trained, but not in the model, so that state_dict() and to() pass over them",
     ("Layers kept in a plain list or dictionary", "A parameter on its own, such as a temperature"),
     ("Register them with the model, or save them yourself.",),
 )
 _UNCHANGED = Gap(
     "unchanged",
-    "they get gradients and a learning rate, but the optimizer's step leaves them exactly as they are",
+    "given gradients and a learning rate, but exactly as before after each of the optimizer's steps",
     (
         "They are restored or overwritten after each step",
         "Updates too small for the precision of the parameters (float16, bfloat16)",
@@ -249,7 +253,7 @@ def _share(found: Sequence[Leaf], wanted: Sequence[Leaf]) -> float:
 
 
 def _unchanged(run: Run, share: float) -> tuple[str, ...]:
-    """Tensors whose update is exactly zero at nearly every probe though gradient and rate are not, while others move."""
+    """Tensors whose update is exactly zero at nearly every probe, though gradient and rate are not, and others move."""
     groups = [tensor for tensor in run.tensors if tensor.group is not None and tensor.requires_grad]
     table = pl.DataFrame(
         {"tensor": [tensor.name for tensor in groups], "group": [tensor.group for tensor in groups]},
@@ -265,9 +269,7 @@ def _unchanged(run: Run, share: float) -> tuple[str, ...]:
         # What would be lost in rounding anyway is the business of the rule on small learning rates.
         .filter(pl.col("rate") * pl.col("grad_norm") > 1e-6 * pl.col("param_norm"))
     )
-    still = rows.group_by("tensor").agg(
-        (pl.col("update_norm") == 0).mean().alias("still"), (pl.col("grad_norm") > 0).mean().alias("pulled"), pl.len()
-    )
+    still = rows.group_by("tensor").agg((pl.col("update_norm") == 0).mean().alias("still"), pl.len())
     moving = run.frame("layers", "update_norm").filter(pl.col("update_norm") > 0)
     if moving.is_empty():
         return ()
@@ -277,20 +279,18 @@ def _unchanged(run: Run, share: float) -> tuple[str, ...]:
 
 def _evidence(run: Run, names: Sequence[str], others: int) -> Evidence:
     rows = run.frame("layers", "grad_norm", "update_norm").filter(pl.col("tensor").is_in(list(names)))
-    supporting, opposing = [], []
+    supporting: list[str] = []
+    opposing: list[str] = []
     if rows["grad_norm"].count():
-        supporting.append(f"Their gradients have a norm of {number(_median(rows['grad_norm']))} (median over the probes).")
+        supporting.append(f"Their gradients have a norm of {number(scalar(rows['grad_norm'].median()))} (median).")
     if rows["update_norm"].count() and (rows["update_norm"].fill_null(0.0) == 0).all():
         supporting.append("Not one of their updates is different from zero.")
-    supporting.append(f"{plural(others, 'other trainable tensor')} {'is' if others == 1 else 'are'} wired as they should be.")
+    supporting.append(
+        f"{plural(others, 'other trainable tensor')} {'is' if others == 1 else 'are'} wired as they should be."
+    )
     if run.step_count < 10:
         opposing.append(f"Only {plural(run.step_count, 'step')} {'was' if run.step_count == 1 else 'were'} recorded.")
     return Evidence(tuple(supporting), tuple(opposing))
-
-
-def _median(values: pl.Series) -> float | None:
-    middle = values.median()
-    return float(middle) if isinstance(middle, (int, float)) else None
 
 
 def _chart(run: Run, names: Sequence[str]) -> ChartRef | None:
