@@ -125,7 +125,8 @@ class Capture:
         if not watched() or self.overflowed:
             return
         try:
-            self._note(module, args, kwargs, output)
+            with torch._C.DisableTorchFunction():
+                self._note(module, args, kwargs, output)
         except Exception:  # a hook must never be the reason that a forward pass fails: without the call, no value
             self._let_go()
 

@@ -6,13 +6,15 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+import torch
+
 from .context import Context
 from .instruments import Instrument
 from .step import Step
 
 logger = logging.getLogger("glideslope")
 
-_MOMENTS = ("begin", "before_backward", "after_backward", "before_update", "after_update", "end")
+_MOMENTS = ("begin", "before_backward", "after_backward", "before_update", "after_update", "collect", "end")
 _Calls = dict[str, list[tuple[Instrument, Callable[[Step], None]]]]
 
 
@@ -45,11 +47,12 @@ class Moments:
 
     def call(self, moment: str, step: Step) -> None:
         """Call the chosen instruments that care about this moment."""
-        for instrument, method in self._calls[moment]:
-            try:
-                method(step)
-            except Exception as error:
-                self._switch_off(instrument, step, error)
+        with torch._C.DisableTorchFunction():  # what watches the user's functions need not see ours
+            for instrument, method in self._calls[moment]:
+                try:
+                    method(step)
+                except Exception as error:
+                    self._switch_off(instrument, step, error)
 
     def report(self, doing: str, error: Exception, instrument: str | None = None) -> None:
         """Log and record, once, something that went wrong inside the recorder; raise it in strict mode."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -38,6 +38,28 @@ class Passes:
     passes: list[Pass] = field(default_factory=list)
     complete: bool = False
     """Whether every pass so far was captured; otherwise nothing can be said about the step."""
+    _asked: dict[str, list[Tensor]] = field(default_factory=dict)
+    _answers: dict[str, Tensor] | None = None
+
+    def begin(self) -> None:
+        """Forget the previous step."""
+        self.passes, self.complete = [], True
+        self._asked, self._answers = {}, None
+
+    def ask(self, name: str, direction: list[Tensor] | None) -> None:
+        """Ask for the projections of the individual gradients on a direction; None asks for nothing."""
+        if direction is not None:
+            self._asked[name] = direction
+
+    def answer(self, name: str, before: list[Tensor]) -> Tensor | None:
+        """The projections asked for under a name, (kept,); None where they cannot be had, or nobody asked.
+
+        All that was asked is computed at the first answer, in one go.
+        """
+        if self._answers is None:
+            found = self.projected(list(self._asked.values()), before) if self._asked and self.usable else None
+            self._answers = dict(zip(self._asked, found, strict=True)) if found else {}
+        return self._answers.get(name)
 
     @property
     def samples(self) -> int:
@@ -50,37 +72,37 @@ class Passes:
         ready = self.complete and self.passes and self.plan is not None and not self.plan.uncovered
         return self.plan if ready else None
 
-    def calls_of(self, unit: Unit) -> Iterator[tuple[Pass, Call]]:
-        """Every call of a unit's module, with the pass it was in."""
-        return ((one, call) for one in self.passes for call in one.calls.get(unit.module, ()))
+    def projected(self, directions: Sequence[list[Tensor]], before: list[Tensor]) -> list[Tensor] | None:
+        """g_i.d of every kept sample for each direction d, (kept,) in float64 where the device has it.
 
-    def projected(self, direction: list[Tensor], before: list[Tensor]) -> Tensor | None:
-        """g_i.d of every kept sample, (kept,), in float64 where the device has it; None where it cannot be had.
-
-        `direction`, `before`: entries and values of the run's parameter tensors, by position, at the calls.
+        None where they cannot be had. `directions`, `before`: entries and values of the run's parameter tensors, by
+        position, at the calls. Several directions at once cost less than one after the other.
         """
-        parts = [self._of_pass(one, direction, before) for one in self.passes]
+        device = before[0].device
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            parts = [self._of_pass(one, directions, before) for one in self.passes]
         if self.usable is None:
             return None
-        return torch.cat([part for part in parts if part is not None]) * self.samples
+        by_direction = zip(*[part for part in parts if part is not None], strict=True)
+        return [torch.cat(each) * self.samples for each in by_direction]
 
-    def _of_pass(self, one: Pass, direction: list[Tensor], before: list[Tensor]) -> Tensor | None:
+    def _of_pass(self, one: Pass, directions: Sequence[list[Tensor]], before: list[Tensor]) -> list[Tensor] | None:
         units = self.usable.units if self.usable else ()
         pairs = [(unit, call) for unit in units for call in one.calls.get(unit.module, ())]
-        parts = [self._of_call(unit, call, one, direction, before) for unit, call in pairs]
+        parts = [self._of_call(unit, call, one, directions, before) for unit, call in pairs]
         found = [part for part in parts if part is not None]
-        return torch.stack(found).sum(0) if found else None
+        return [torch.stack(each).sum(0) for each in zip(*found, strict=True)] if found else None
 
     def _of_call(
-        self, unit: Unit, call: Call, one: Pass, direction: list[Tensor], before: list[Tensor]
-    ) -> Tensor | None:
-        along = {name: direction[i] for name, i in unit.parameters.items()}
+        self, unit: Unit, call: Call, one: Pass, directions: Sequence[list[Tensor]], before: list[Tensor]
+    ) -> list[Tensor] | None:
+        along = [{name: direction[i] for name, i in unit.parameters.items()} for direction in directions]
         try:
-            part = project(call, unit.values(before), along, one.samples, one.kept)
+            parts = project(call, unit.values(before), along, one.samples, one.kept)
         except (ValueError, RuntimeError, NotImplementedError) as error:  # of this module, not of ours
             self.give_up(unit, f"{type(unit.module).__name__}: {error}")
             return None
-        return part if part.device.type == "mps" else part.double()
+        return [part if part.device.type == "mps" else part.double() for part in parts]
 
     def give_up(self, unit: Unit, reason: str) -> None:
         """Take a unit that turned out not to be projectable out of the plan."""

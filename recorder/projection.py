@@ -7,7 +7,7 @@ any other module by a Jacobian-vector product of that module alone. Tied weights
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -74,11 +74,13 @@ def is_linear(module: nn.Module, names: tuple[str, ...]) -> bool:
     return direct and type(module).forward in LINEAR and not hasattr(module, "parametrizations")
 
 
-def project(call: Call, parameters: Direction, direction: Direction, samples: int, kept: int) -> Tensor:
-    """<delta_i, J d> for each of the first `kept` of the call's samples, (kept,).
+def project(
+    call: Call, parameters: Direction, directions: Sequence[Direction], samples: int, kept: int
+) -> list[Tensor]:
+    """<delta_i, J d> of each of the first `kept` of the call's samples, (kept,) for each direction d.
 
     `parameters`: their values when the module was called. Raises ValueError where an output cannot be split into
-    samples or an input was changed in place meanwhile, RuntimeError where the module has no forward-mode derivative.
+    samples or an input was changed in place meanwhile, RuntimeError where the module has no derivative.
     """
     if not call.intact:
         raise ValueError("its input was changed in place")
@@ -86,19 +88,40 @@ def project(call: Call, parameters: Direction, direction: Direction, samples: in
     if dimension is None:
         raise ValueError(f"its input or its output of shape {call.shape} does not run over {samples} samples")
     positions = tuple(call.gradients)
-    if is_linear(call.module, tuple(direction)):
-        tangents: tuple[Tensor, ...] = (_by_forward_operation(call, direction),)
+    tangents: list[tuple[Tensor, ...]]
+    if is_linear(call.module, tuple(directions[0])):
+        tangents = [(tangent,) for tangent in _by_forward_operation(call, directions)]
     else:
-        tangents = directional_derivative(call, parameters, direction, positions)
-    pairs = zip(tangents, positions, strict=True)
-    return torch.stack([_per_sample(t, call.gradients[i], dimension, kept) for t, i in pairs]).sum(0)
+        tangents = [directional_derivative(call, parameters, d, positions) for d in directions]
+
+    def summed(each: tuple[Tensor, ...]) -> Tensor:
+        pairs = zip(each, positions, strict=True)
+        return torch.stack([_per_sample(t, call.gradients[i], dimension, kept) for t, i in pairs]).sum(0)
+
+    return [summed(each) for each in tangents]
 
 
-def _by_forward_operation(call: Call, direction: Direction) -> Tensor:
-    some = next(iter(direction.values()))
+def _by_forward_operation(call: Call, directions: Sequence[Direction]) -> Sequence[Tensor]:
+    """J d of a linear module, for all directions in one pass where its outputs can stand side by side."""
+    module, forward = call.module, type(call.module).forward
     x = call.args[0] if call.args else call.kwargs["input"]
-    with torch.no_grad(), torch.autocast(some.device.type, enabled=False):
-        return LINEAR[type(call.module).forward](call.module, direction, in_precision(some.dtype, x))
+    x = in_precision(next(iter(directions[0].values())).dtype, x)
+    side = _SIDE_BY_SIDE.get(forward)
+    if len(directions) == 1 or side is None or getattr(module, "groups", 1) > 1:
+        return [LINEAR[forward](module, d, x) for d in directions]
+    stacked = {name: torch.cat([d[name] for d in directions]) for name in directions[0]}
+    if "weight" not in stacked:
+        stacked["weight"] = torch.cat([_weight(module, d) for d in directions])
+    return LINEAR[forward](module, stacked, x).chunk(len(directions), side)
+
+
+_SIDE_BY_SIDE: Mapping[Callable[..., Any], int] = {
+    nn.Linear.forward: -1,
+    nn.Conv1d.forward: 1,
+    nn.Conv2d.forward: 1,
+    nn.Conv3d.forward: 1,
+}
+"""Dimension in which outputs for several directions stand side by side: stacked weights, one pass over the input."""
 
 
 def _per_sample(tangent: Tensor, gradient: Tensor, dimension: int, kept: int) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from .passes import Pass, Passes
@@ -33,7 +34,9 @@ def second_moments(passes: Passes, before: list[Tensor]) -> Iterator[Moments]:
     """The moments of each covered tensor, one at a time. A unit whose parts cannot be had leaves the plan."""
     for group in groups(passes.plan.units if passes.plan else ()):
         try:
-            yield from _of_group(group, passes, before)
+            with torch.no_grad(), torch.autocast(before[0].device.type, enabled=False):
+                found = list(_of_group(group, passes, before))
+            yield from found
         except (ValueError, RuntimeError, NotImplementedError) as error:
             for unit in group:
                 passes.give_up(unit, f"{type(unit.module).__name__}: {error}")

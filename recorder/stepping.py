@@ -158,6 +158,7 @@ class Stepping:
         if self._updated:
             step.row.host["optimizer"] = min(self._updated)
             self._moments.call("after_update", step)
+            self._moments.call("collect", step)
             step.row.host["duration"] = time.perf_counter() - self._began
         elif step.scale is not None:
             step.row.host["skipped"] = True

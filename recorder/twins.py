@@ -10,7 +10,6 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 import torch.nn.functional as F  # noqa: N812
 from backpack.core.derivatives.conv1d import Conv1DDerivatives
 from backpack.core.derivatives.conv2d import Conv2DDerivatives
@@ -46,7 +45,7 @@ def by_twin(module: nn.Module, name: str, x: Tensor, gradient: Tensor) -> Tensor
     """
     twin, x = _twin(module, x)
     twin.input0, twin.output = x, gradient
-    with torch.no_grad(), weight_jac_t_save_memory(save_memory=True):
+    with weight_jac_t_save_memory(save_memory=True):
         found: Tensor = RULES[type(module).forward].param_mjp(name, twin, None, (gradient,), gradient, sum_batch=False)
     return found
 

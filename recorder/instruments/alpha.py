@@ -35,6 +35,7 @@ class Alpha(Instrument):
         super().__init__(context)
         self._previous: list[Tensor] | None = None
         """Update of the step before this one, if that was probed and its optimizer stepped."""
+        self._update: list[Tensor] | None = None
         self._updated_at = -1
 
     def wants(self, index: int, probed: bool) -> bool:
@@ -55,33 +56,33 @@ class Alpha(Instrument):
         step.put("end_slope_total", total if step.scale is None else total / step.scale)
 
     def after_update(self, step: Step) -> None:
-        update = self.context.update if step.probed else None
+        self._update = self.context.update if step.probed else None
+        self.context.passes.ask("start", self._update)
+        self.context.passes.ask("end", self._previous)
+
+    def collect(self, step: Step) -> None:
         before = self.context.before or [p.detach() for p in self.context.tensors.parameters]
-        self._put(step, "start", update, before)
-        self._put(step, "end", self._previous, before)
-        self._remember(update)
+        for end in ("start", "end"):
+            each = self.context.passes.answer(end, before)
+            if each is not None:
+                _put(step, end, each if step.scale is None else each / step.scale)
+        self._remember(self._update)
         self._updated_at = step.index
 
     def _remember(self, update: list[Tensor] | None) -> None:
         self._previous, self.context.update_pending = update, update is not None
 
-    def _put(self, step: Step, end: str, direction: list[Tensor] | None, before: list[Tensor]) -> None:
-        passes = self.context.passes
-        if direction is None or passes.usable is None:
-            return
-        each = passes.projected(direction, before)
-        if each is None:
-            return
-        if step.scale is not None:
-            each = each / step.scale
-        step.put("slope_count", len(each))
-        step.put(f"{end}_slope", each.mean())
-        if len(each) > 1:
-            step.put(f"{end}_slope_var", each.var())
+
+def _put(step: Step, end: str, each: Tensor) -> None:
+    """Mean and variance of the projections at one end of an update."""
+    step.put("slope_count", len(each))
+    step.put(f"{end}_slope", each.mean())
+    if len(each) > 1:
+        step.put(f"{end}_slope_var", each.var())
 
 
 def _dot(gradient: Tensor, direction: Tensor) -> Tensor:
     """Inner product of a (possibly sparse) gradient with a direction, 0-d, in float64 where the device has it."""
     dense = gradient.to_dense() if gradient.is_sparse else gradient
-    product = dense.mul(direction).sum()
+    product = torch.dot(dense.reshape(-1), direction.reshape(-1))
     return product if product.device.type == "mps" else product.double()

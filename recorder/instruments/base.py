@@ -49,5 +49,8 @@ class Instrument:
     def after_update(self, step: Step) -> None:
         """The optimizer stepped. With several optimizers, all that did."""
 
+    def collect(self, step: Step) -> None:
+        """Every instrument has seen the update: read what was asked for then (`Passes.ask`)."""
+
     def end(self, step: Step) -> None:
         """The step closes, whether or not an optimizer stepped: remove hooks, let go of tensors."""

@@ -7,10 +7,13 @@ al. 2017) and the gradient noise scale (McCandlish et al. 2018); the analyzer de
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from ..context import Context
+from ..samplewise import ELEMENTS
 from ..schema import LAYERS, STEPS
 from ..second_moments import Moments, second_moments
 from ..step import Step
@@ -53,14 +56,13 @@ class IndividualGradients(Instrument):
         pairs = zip(self.context.tensors.parameters, self._stale, strict=True)
         self._gradient = [_gradient(p, stale, step.scale) for p, stale in pairs]
 
-    @torch.no_grad()
     def after_update(self, step: Step) -> None:
-        passes, gradient = self.context.passes, self._gradient
+        self.context.passes.ask("gradient", self._gradient or None)
+
+    @torch.no_grad()
+    def collect(self, step: Step) -> None:
         before = self.context.before or [p.detach() for p in self.context.tensors.parameters]
-        if passes.usable is None or not gradient:
-            return
-        self._put_moments(step, before)
-        each = passes.projected(gradient, before)
+        each = self.context.passes.answer("gradient", before)
         if each is None:
             return
         each = each if step.scale is None else each / step.scale
@@ -68,22 +70,33 @@ class IndividualGradients(Instrument):
         step.put("inner_mean", each.mean())
         if len(each) > 1:
             step.put("inner_var", each.var())
+            self._put_moments(step, before)
 
     def end(self, step: Step) -> None:
         self._stale, self._gradient = [], []
 
     def _put_moments(self, step: Step, before: list[Tensor]) -> None:
-        passes, samples = self.context.passes, self.context.passes.samples
-        found = {
-            m.position: scatter(m, self._gradient[m.position], samples, step.scale)
-            for m in second_moments(passes, before)
-            if m.count > 1
-        }
+        """Scatter of each tensor; small tensors are measured together, since on them it is the operations that cost."""
+        passes = self.context.passes
+        found: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+        waiting: list[Moments] = []
+        for moments in second_moments(passes, before):
+            waiting.append(moments)
+            if sum(m.square.numel() for m in waiting) > ELEMENTS:
+                found |= self._measured(waiting, step.scale)
+                waiting = []
+        found |= self._measured(waiting, step.scale)
         if passes.usable is None or not found:
             return
         positions = tuple(sorted(found))
         for i, column in enumerate(("grad_var", "gsnr_sum", "gsnr_count")):
             step.put_tensors(column, [found[p][i] for p in positions], positions)
+
+    def _measured(self, waiting: list[Moments], scale: Tensor | None) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
+        counted = [m for m in waiting if m.count > 1]
+        gradients = [self._gradient[m.position] for m in counted]
+        rows = scatter(counted, gradients, self.context.passes.samples, scale) if counted else []
+        return {m.position: row for m, row in zip(counted, rows, strict=True)}
 
 
 def _gradient(parameter: Tensor, stale: Tensor | None, scale: Tensor | None) -> Tensor:
@@ -96,30 +109,34 @@ def _gradient(parameter: Tensor, stale: Tensor | None, scale: Tensor | None) -> 
 
 
 def scatter(
-    moments: Moments, gradient: Tensor, samples: int, scale: Tensor | None = None, eps: float = 0.0
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Trace of the covariance of the individual gradients, sum of mean^2 / variance, and entries in that sum; each 0-d.
+    moments: Sequence[Moments], gradients: Sequence[Tensor], samples: int, scale: Tensor | None = None, eps: float = 0.0
+) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Trace of the covariance of the individual gradients, sum of mean^2 / variance, and entries in it; 0-d, by tensor.
 
-    The trace has ddof 1, the variances in the sum ddof 0. `gradient` is the mean if all samples were used. With `eps`,
-    which the reference implementation adds to the variances, every entry is in the sum.
+    The trace has ddof 1, the variances in the sum ddof 0. `gradients` are the means where all samples were used. With
+    `eps`, which the reference implementation adds to the variances, every entry is in the sum.
     """
-    count = moments.count
-    square, mean = moments.square * (samples**2 / count), gradient
-    if moments.total is not None:
-        mean = moments.total * (samples / count)
-    if scale is not None:
-        square = square / scale.square()
-        mean = mean if moments.total is None else mean / scale
-    variance = (square - mean.square()).clamp_(min=0.0)
-    counts = torch.ones_like(square, dtype=torch.bool) if eps else _differs(square, variance)
-    ratio = torch.where(counts, mean.square() / (variance + eps), 0.0)
-    return variance.sum() * (count / (count - 1)), ratio.sum(), counts.sum().to(square.dtype)
+    factor = 1.0 if scale is None else 1 / scale
+    square = torch.cat([(m.square * (samples**2 / m.count)).flatten() for m in moments]) * factor**2
+    means = [
+        g if m.total is None else m.total * (samples / m.count) * factor
+        for m, g in zip(moments, gradients, strict=True)
+    ]
+    mean_square = torch.cat([mean.flatten() for mean in means]).square_()
+    variance = (square - mean_square).clamp_(min=0.0)
+    sizes = [m.square.numel() for m in moments]
+    counts = torch.ones_like(square) if eps else _differs(square, variance, sizes)
+    ratio = torch.where(counts > 0, mean_square / (variance + eps), 0.0)
+    sums = [torch.stack([part.sum() for part in value.split(sizes)]) for value in (variance, ratio, counts)]
+    sums[0] *= torch.tensor([m.count / (m.count - 1) for m in moments], dtype=square.dtype, device=square.device)
+    return list(zip(*(value.unbind() for value in sums), strict=True))
 
 
-def _differs(square: Tensor, variance: Tensor) -> Tensor:
-    """Entries whose individual gradients differ by more than rounding, and are themselves more than rounding.
+def _differs(square: Tensor, variance: Tensor, sizes: list[int]) -> Tensor:
+    """1 for entries whose individual gradients differ by more than rounding, and are themselves more than rounding.
 
     Without variance are dead units; nothing but rounding is the gradient of a bias that cancels (attention's keys).
     """
     eps = torch.finfo(square.dtype).eps
-    return (variance > 4 * eps * square) & (square > (64 * eps) ** 2 * square.max())
+    floors = torch.cat([part.max().expand(len(part)) for part in square.split(sizes)]) * (64 * eps) ** 2
+    return ((variance > 4 * eps * square) & (square > floors)).to(square.dtype)

@@ -28,7 +28,7 @@ class LayerCalls(Instrument):
 
     def begin(self, step: Step) -> None:
         passes = self.context.passes
-        passes.passes, passes.complete = [], True
+        passes.begin()
         if passes.plan is None:
             watched = replayed = list(self.context.model.modules())
         else:
@@ -49,7 +49,7 @@ class LayerCalls(Instrument):
 
     def end(self, step: Step) -> None:
         passes = self.context.passes
-        passes.passes = []
+        passes.begin()
         if passes.plan is not None and passes.plan is not self._told:
             self._tell(passes.plan)
 
