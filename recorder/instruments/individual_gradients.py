@@ -93,7 +93,7 @@ class IndividualGradients(Instrument):
             step.put_tensors(column, [found[p][i] for p in positions], positions)
 
     def _measured(self, waiting: list[Moments], scale: Tensor | None) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
-        counted = [m for m in waiting if m.count > 1]
+        counted = [m for m in waiting if m.count > 1 and m.square.numel()]
         gradients = [self._gradient[m.position] for m in counted]
         rows = scatter(counted, gradients, self.context.passes.samples, scale) if counted else []
         return {m.position: row for m, row in zip(counted, rows, strict=True)}
@@ -127,9 +127,9 @@ def scatter(
     sizes = [m.square.numel() for m in moments]
     counts = torch.ones_like(square) if eps else _differs(square, variance, sizes)
     ratio = torch.where(counts > 0, mean_square / (variance + eps), 0.0)
-    sums = [torch.stack([part.sum() for part in value.split(sizes)]) for value in (variance, ratio, counts)]
-    sums[0] *= torch.tensor([m.count / (m.count - 1) for m in moments], dtype=square.dtype, device=square.device)
-    return list(zip(*(value.unbind() for value in sums), strict=True))
+    sums = [[part.sum() for part in value.split(sizes)] for value in (variance, ratio, counts)]
+    traces = torch._foreach_mul(sums[0], [m.count / (m.count - 1) for m in moments])
+    return list(zip(traces, *sums[1:], strict=True))
 
 
 def _differs(square: Tensor, variance: Tensor, sizes: list[int]) -> Tensor:
@@ -138,5 +138,6 @@ def _differs(square: Tensor, variance: Tensor, sizes: list[int]) -> Tensor:
     Without variance are dead units; nothing but rounding is the gradient of a bias that cancels (attention's keys).
     """
     eps = torch.finfo(square.dtype).eps
-    floors = torch.cat([part.max().expand(len(part)) for part in square.split(sizes)]) * (64 * eps) ** 2
+    largest = [part.max().expand(len(part)) for part in square.split(sizes) if len(part)]
+    floors = torch.cat([square[:0], *largest]) * (64 * eps) ** 2
     return ((variance > 4 * eps * square) & (square > floors)).to(square.dtype)
