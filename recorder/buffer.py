@@ -64,10 +64,11 @@ class Row:
         if not values:
             return
         target = self._buffer.line(column, self.slot)
-        if positions is None:
-            torch.stack(values, out=target)
-        else:
-            target[list(positions)] = torch.stack(values).to(target.dtype)
+        if positions is not None:  # indexing by a list would upload it, which waits for the device
+            given = dict(zip(positions, values, strict=True))
+            nothing = torch.zeros_like(values[0])
+            values = [given.get(position, nothing) for position in range(len(target))]
+        torch.stack(values, out=target)
         self.tensors[column] = positions
 
 
