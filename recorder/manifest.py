@@ -32,7 +32,7 @@ class Origin:
     rank_count: int
     preset: str
     mode: str
-    schedule: Mapping[str, int]
+    schedule: Mapping[str, int | None]
     hparams: Mapping[str, Any]
     target: Mapping[str, float]
     started: str

@@ -21,29 +21,48 @@ _Calls = dict[str, list[tuple[Instrument, Callable[[Step], None]]]]
 class Moments:
     """The instruments of a run. `choose` before each step, then `call` at each of its moments."""
 
-    def __init__(self, context: Context, instruments: Iterable[Instrument], strict: bool) -> None:
+    def __init__(
+        self, context: Context, instruments: Iterable[Instrument], strict: bool, own: Iterable[str] = ()
+    ) -> None:
         self._context = context
         self._strict = strict
         instruments = list(instruments)
         self.instruments = [i for i in instruments if context.hooks or not i.needs_layers]
         for left_out in (i for i in instruments if i not in self.instruments):
             context.explain(tuple(f"steps.{c.name}" for c in left_out.columns), "compiled")
-        self._calls_of: dict[tuple[bool, ...], _Calls] = {}
+        self._own = frozenset(own)
+        self._probing: dict[tuple[bool, frozenset[str]], frozenset[str]] = {}
+        self._calls_of: dict[tuple[object, ...], _Calls] = {}
         self._calls: _Calls = {}
         self._forget()
 
-    def choose(self, index: int, probed: bool) -> bool:
-        """Decide which instruments look at a step; whether any does that does not look at every step."""
-        key = (probed, *[instrument.wants(index, probed) for instrument in self._asked])
+    def choose(self, index: int, probed: bool, due: frozenset[str]) -> tuple[frozenset[str], bool]:
+        """Decide which instruments look at a step: names of those that probe, and whether any but the cheap ones looks.
+
+        `probed`: whether those without an interval of their own probe; `due`: those with one that do.
+        """
+        probing = self._probing.get((probed, due))
+        if probing is None:
+            probing = self._probing[probed, due] = frozenset(
+                i.name for i in self.instruments if self._probes(i, probed, due)
+            )
+        wanted = [instrument.wants(index, instrument.name in probing) for instrument in self._asked]
+        key = (probing, *wanted)
         if key not in self._calls_of:
-            self._calls_of[key] = self._grouped([i for i in self.instruments if i.wants(index, probed)])
+            self._calls_of[key] = self._grouped([i for i in self.instruments if i.wants(index, i.name in probing)])
         self._calls = self._calls_of[key]
-        return any(key)
+        return probing, bool(probing) or any(wanted)
+
+    def _probes(self, instrument: Instrument, probed: bool, due: frozenset[str]) -> bool:
+        if instrument.serves:
+            return probed or bool(due)
+        return instrument.name in due if instrument.name in self._own else probed
 
     def _forget(self) -> None:
         """Start anew after the instruments changed. Only those with a `wants` of their own are asked at each step."""
         self._asked = [i for i in self.instruments if type(i).wants is not Instrument.wants]
         self._calls_of.clear()
+        self._probing.clear()
 
     def call(self, moment: str, step: Step) -> None:
         """Call the chosen instruments that care about this moment."""

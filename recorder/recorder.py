@@ -41,6 +41,7 @@ class Recorder:
     recorded step) and voids earlier rows from there on.
     `optimizer`: one, or several. `loss_fn`: names the loss in the run file; parameters of its own are recorded too.
     `preset`: a key of `instruments.PRESETS`. `every`: steps between probes, once the first `dense_steps` are over.
+    `instruments`: by name, as `glideslope info` lists them, other steps between probes, or None to leave one out.
     `target`: levels aimed at, by metric. `mode`: "overfit-batch" marks a run on one repeated batch.
     `probe_memory`: bytes that a probe may hold, by default a tenth of the device's memory.
     `strict`: raise what goes wrong inside the recorder, instead of recording it and training on.
@@ -56,6 +57,7 @@ class Recorder:
         preset: str = "economy",
         every: int = 16,
         dense_steps: int = DENSE_STEPS,
+        instruments: Mapping[str, int | None] | None = None,
         hparams: Mapping[str, Any] | None = None,
         target: Mapping[str, float] | None = None,
         mode: Literal["train", "overfit-batch"] = "train",
@@ -66,6 +68,7 @@ class Recorder:
     ) -> None:
         self._optimizers = (optimizer,) if isinstance(optimizer, Optimizer) else tuple(optimizer)
         _check(model, self._optimizers, preset, every, dense_steps, mode)
+        self._own = _checked_intervals(preset, instruments or {})
         self._directory = RunDirectory(run_dir)
         self._model, self._loss_fn = model, loss_fn
         self._preset, self._every, self._dense_steps, self._mode = preset, every, dense_steps, mode
@@ -106,7 +109,7 @@ class Recorder:
             rank_count=attempt.rank_count,
             preset=self._preset,
             mode=self._mode,
-            schedule={"dense_steps": self._dense_steps, "every": self._every},
+            schedule={"dense_steps": self._dense_steps, "every": self._every} | self._own,
             hparams=self._hparams,
             target=self._target,
             started=now(),
@@ -124,9 +127,10 @@ class Recorder:
             self._model, self._optimizers, self._loss_fn, tensors, self._outlet.deferred, self._probe_memory or
             _tenth(device), hooks=not is_compiled(self._model), step=attempt.first_step,
         )  # fmt: skip
-        instruments = [kind(self._context) for kind in PRESETS[self._preset]]
-        self._moments = Moments(self._context, instruments, self._strict)
-        schedule = Schedule(self._every, self._dense_steps, attempt.first_step)
+        instruments = [kind(self._context) for kind in PRESETS[self._preset] if self._own.get(kind.name, 1) is not None]
+        own = {name: every for name, every in self._own.items() if every is not None}
+        self._moments = Moments(self._context, instruments, self._strict, own)
+        schedule = Schedule(self._every, self._dense_steps, attempt.first_step, own)
         self._stepping = Stepping(self._context, self._moments, schedule, self._outlet)
         self._context.event("start", f"attempt {attempt.number} began at step {attempt.first_step}")
 
@@ -232,6 +236,18 @@ def _check(
         raise ValueError(f"every must be at least 1 and dense_steps at least 0, not {every} and {dense_steps}")
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+
+
+def _checked_intervals(preset: str, intervals: Mapping[str, int | None]) -> dict[str, int | None]:
+    names = [kind.name for kind in PRESETS[preset]]
+    for name, every in intervals.items():
+        if name not in names:
+            raise ValueError(f"preset {preset!r} has no instrument {name!r}; it has {', '.join(names)}")
+        if every is not None and every < 1:
+            raise ValueError(
+                f"steps between probes of {name!r} must be at least 1, or None to leave it out, not {every}"
+            )
+    return dict(intervals)
 
 
 def _tenth(device: torch.device) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 DENSE_STEPS = 100
 """Most faults show in the first steps, so each of them is probed."""
@@ -19,6 +20,8 @@ class Schedule:
     every: int
     dense_steps: int = DENSE_STEPS
     first_step: int = 0
+    own: Mapping[str, int] = field(default_factory=dict)
+    """Steps between the probes of instruments that have an interval of their own, by name."""
     _dense_until: int = 0
     _rates: tuple[float, ...] | None = None
 
@@ -32,6 +35,15 @@ class Schedule:
                 self._dense_until = max(self._dense_until, step + JUMP_STEPS)
             self._rates = rates
         return step < self._dense_until or step % self.every == 0
+
+    def due(self, step: int) -> frozenset[str]:
+        """Instruments with an interval of their own that probe at `step`; ask after `probed`."""
+        if not self.own:
+            return _NOBODY
+        return frozenset(name for name, every in self.own.items() if step < self._dense_until or step % every == 0)
+
+
+_NOBODY: frozenset[str] = frozenset()
 
 
 def _jumped(before: tuple[float, ...], after: tuple[float, ...]) -> bool:

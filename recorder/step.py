@@ -41,7 +41,8 @@ class Step:
 
     stepping: Stepping
     index: int
-    probed: bool
+    probing: frozenset[str]
+    """Names of the instruments that probe at this step."""
     row: Row
     optimizer: int | None = None
     micro_batches: list[MicroBatch] = field(default_factory=list)
@@ -66,6 +67,11 @@ class Step:
         `backward`: the call of a framework that owns it, such as `accelerator.backward`.
         """
         self.stepping.backward(self, loss, outputs, targets, scaler, backward)
+
+    @property
+    def probed(self) -> bool:
+        """Whether any instrument does."""
+        return bool(self.probing)
 
     def __enter__(self) -> Self:
         return self

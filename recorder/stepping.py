@@ -53,13 +53,14 @@ class Stepping:
         index = context.step if self.last is None else self.last + 1
         rates = context.rates()
         probed = self._schedule.probed(index, rates)
+        probing, watching = self._moments.choose(index, probed, self._schedule.due(index))
         self._began = time.perf_counter()
         row = self._outlet.buffer.row()
-        row.host = {"step": index, "time": self._began - context.began, "probed": probed, "lr": list(rates)}
-        step = self._open = Step(self, index, probed, row)
+        row.host = {"step": index, "time": self._began - context.began, "probed": bool(probing), "lr": list(rates)}
+        step = self._open = Step(self, index, probing, row)
         context.step, self._updating = index, False
         self._updated.clear()
-        if self._moments.choose(index, probed) and self._context.hooks:
+        if watching and self._context.hooks:
             self._start_watching()
         self._moments.call("begin", step)
         return step

@@ -56,7 +56,7 @@ class Alpha(Instrument):
         step.put("end_slope_total", total if step.scale is None else total / step.scale)
 
     def after_update(self, step: Step) -> None:
-        self._update = self.context.update if step.probed else None
+        self._update = self.context.update if self.name in step.probing else None
         self.context.passes.ask("start", self._update)
         self.context.passes.ask("end", self._previous)
 

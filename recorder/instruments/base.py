@@ -24,6 +24,8 @@ class Instrument:
     every_step: ClassVar[bool] = False
     """True for the cheap ones that look at every step; the others are called at probed steps only."""
 
+    serves: ClassVar[bool] = False
+    """True for those whose findings others build on: they probe whenever any instrument does."""
     needs_layers: ClassVar[bool] = False
     """True for those that watch the layers' inputs and output gradients, which a compiled model does not show."""
 

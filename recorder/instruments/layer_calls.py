@@ -17,6 +17,7 @@ class LayerCalls(Instrument):
 
     name = "layer-calls"
     columns = ()
+    serves = True
     needs_layers = True
 
     def __init__(self, context: Context) -> None:

@@ -18,6 +18,7 @@ class IndividualLosses(Instrument):
 
     name = "individual-losses"
     columns = (STEPS["loss_var"], STEPS["loss_count"])
+    serves = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

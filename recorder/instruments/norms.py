@@ -88,6 +88,7 @@ class Updates(Instrument):
 
     name = "updates"
     columns = (LAYERS["param_norm"], LAYERS["update_norm"], LAYERS["distance"], STEPS["update_norm"])
+    serves = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

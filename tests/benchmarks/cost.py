@@ -28,6 +28,7 @@ ARMS: dict[str, dict[str, Any] | None] = {
     "basic, every 16": {"preset": "basic", "dense_steps": 0},
     "economy, unprobed": {"preset": "economy", "every": 10**9, "dense_steps": 0},
     "economy, every 16": {"preset": "economy", "dense_steps": 0},
+    "alpha, every step": {"preset": "economy", "every": 10**9, "dense_steps": 0, "instruments": {"alpha": 1}},
     "economy, every step": {"preset": "economy", "every": 1},
 }
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Problem:
-    """A model with a fixed synthetic batch; `window` is the number of steps that are timed together."""
+    """A model with a fixed synthetic batch; `window`: steps timed together, a multiple of 16, so that probes at every 16th step weigh as they should."""
 
     name: str
     model: Callable[[], nn.Module]
@@ -53,7 +53,7 @@ def net_3c3d() -> nn.Module:
 
 
 PROBLEMS = (
-    Problem("mlp", mlp, (64, 784), 200),
-    Problem("cnn", cnn, (32, 1, 16, 16), 40),
-    Problem("3c3d", net_3c3d, (128, 3, 32, 32), 2),
+    Problem("mlp", mlp, (64, 784), 208),
+    Problem("cnn", cnn, (32, 1, 16, 16), 48),
+    Problem("3c3d", net_3c3d, (128, 3, 32, 32), 16),
 )

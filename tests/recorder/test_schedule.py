@@ -30,3 +30,9 @@ def test_a_smooth_schedule_is_no_jump() -> None:
 def test_a_rate_of_zero_and_its_end_are_jumps_once() -> None:
     found = probed(Schedule(1000, 0), [0.0] * 40 + [0.1] * 60)
     assert found == [0, *range(40, 40 + JUMP_STEPS)]
+
+
+def test_an_instrument_with_an_interval_of_its_own_keeps_to_it() -> None:
+    schedule = Schedule(16, 0, own={"alpha": 4})
+    due = [s for s in range(40) if (schedule.probed(s, (0.1,)), schedule.due(s))[1]]
+    assert due == list(range(0, 40, 4))

@@ -214,3 +214,27 @@ def test_nothing_reads_from_the_device_between_drains(preset: str, tmp_path: Pat
                 optimizer.step()
                 recorder.log("train", loss=torch.ones(()))
     assert len(read(tmp_path / "run", "steps")) == 20
+
+
+def test_instruments_may_have_intervals_of_their_own_or_be_left_out(tmp_path: Path) -> None:
+    settings = {"dense_steps": 0, "every": 8, "instruments": {"alpha": 3, "individual-gradients": None}}
+    training = train(tmp_path / "run", model(), [batch() for _ in range(20)], nn.CrossEntropyLoss(), **settings)
+    steps = training.steps
+    having = {c: [s for s, v in zip(steps["step"], steps[c], strict=True) if v is not None] for c in steps.columns}
+    assert having["start_slope"] == list(range(0, 20, 3))
+    assert having["end_slope"] == list(range(1, 20, 3))
+    assert having["input_mean"] == [0, 8, 16]
+    assert having["grad_var"] == []
+    assert set(having["start_slope"]) <= set(having["loss_var"])
+    assert set(having["start_slope"]) <= set(having["update_norm"])
+
+
+@pytest.mark.parametrize(
+    ("instruments", "sentence"),
+    [({"alhpa": 1}, "no instrument 'alhpa'; it has gradient-norms"), ({"alpha": 0}, "'alpha' must be at least 1")],
+)
+def test_unknown_instruments_and_intervals_are_refused(
+    instruments: dict[str, int], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        train(tmp_path / "run", model(), [batch()], nn.CrossEntropyLoss(), instruments=instruments)
