@@ -59,7 +59,7 @@ def blocks(series: pl.DataFrame, value: str, length: int) -> pl.DataFrame:
     )
 
 
-def batch_mean(values: pl.Series, parts: int = 5) -> Mean:
+def batch_mean(values: pl.Series, parts: int = 10) -> Mean:
     """The mean of a series, its standard error by the method of batch means, which autocorrelation does not fool.
 
     The error of fewer than two parts' worth of values is infinite: such a mean proves nothing.

@@ -40,11 +40,12 @@ class RateTooSmall(Detector):
     that starts or ends too low, for clipping of nearly every step, for a wrong parameter group.
 
     ## Options
-    - `ratio` (1e-3, update over weight): what cs231n recommends; MindInsight watches 1e-4.
+    - `ratio` (0.001, update over weight): what cs231n recommends; MindInsight watches 1e-4.
     - `straightness` (0.5, distance over sum of updates): calibrated. Rates that were too small have 0.56 to 1.1, labels
       that say nothing 0.1 to 0.5, converged trainings less than 0.1.
-    - `peak_ratio` (3e-3): steps that were ever larger are no finding (a network that was thrown off and died).
-    - `fall` (0.2, share of the first loss) and `steps` (100 steps at full rate).
+    - `peak_ratio` (0.003, update over weight): larger steps at any time are no finding, as they may kill units.
+    - `fall` (0.2, share of the first loss): a larger fall is no finding. A guess; a tenfold rate often falls by more.
+    - `steps` (100 steps at full rate): fewer prove nothing.
 
     ## References
     - Karpathy, CS231n: ratio of updates to weights, around 1e-3. Schneider et al. 2021, Cockpit, figure 5.

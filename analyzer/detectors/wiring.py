@@ -45,9 +45,10 @@ class Wiring(Detector):
     ## What it does
     Compares three sets of tensors that were recorded on the first steps and whenever they changed: those that the loss
     reaches, those that the model registers, those that an optimizer holds. *Forgotten*: in the model, reached, but in
-    no optimizer. *Detached*: held by the optimizer, but no loss reached them at any step. *Stale*: held by the
-    optimizer, but neither in the model nor reached. *Unregistered*: reached, but not in the model. And *unchanged*:
-    held and reached, but the optimizer's step leaves them exactly as they are while others move.
+    no optimizer. *Detached*: held by the optimizer and called, but no loss reached them at any step. *Stale*: held by
+    the optimizer, but neither in the model nor reached. *Unregistered*: reached, but not in the model. *Unchanged*:
+    held and reached, but the optimizer's step leaves them exactly as they are while others move. What is held and was
+    never called, such as an unused head or an expert that is never chosen, is a note.
     Tensors that do not require a gradient are frozen on purpose and never count, nor do groups with a rate of zero.
 
     ## Why it matters
@@ -61,8 +62,6 @@ class Wiring(Detector):
     ## Options
     - `unchanged_share` (0.95, share of the probes): MindInsight and SageMaker Debugger compare with np.allclose; here
       the update must be exactly zero.
-    - `grave_share` (0.9, share of the trainable parameters): detached tensors below it that do not begin the model,
-      such as an unused head or an expert that is never chosen, are a warning.
 
     ## References
     - Jiang et al. 2025, TrainCheck: silent errors of this kind, found one iteration after they begin.
@@ -76,8 +75,6 @@ class Wiring(Detector):
 
     unchanged_share: float = 0.95
     """Share of the probes."""
-    grave_share: float = 0.9
-    """Share of the trainable parameters."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """One finding for each kind of gap."""
@@ -99,12 +96,15 @@ class Wiring(Detector):
             yield self._finding(run, gap, found, wanted, "error", 0.95)
 
     def _detached(self, run: Run, found: list[Leaf], wanted: list[Leaf]) -> Iterator[Finding]:
-        if not found:
-            return
+        """What was called comes before something reached in forward order; what was never called comes last."""
         registered = [leaf for leaf in wanted if leaf.registered]
-        begins = found[0] is registered[0]
-        grave = begins or _share(found, registered) >= self.grave_share
-        yield self._finding(run, _DETACHED, found, wanted, "error" if grave else "warning", 0.9 if grave else 0.6)
+        last = max((place for place, leaf in enumerate(registered) if leaf.reached), default=len(registered))
+        called = [leaf for leaf in found if registered.index(leaf) < last]
+        unused = [leaf for leaf in found if registered.index(leaf) > last]
+        if called:
+            yield self._finding(run, _DETACHED, called, wanted, "error", 0.9)
+        if unused:
+            yield self._finding(run, _UNUSED, unused, wanted, "note", 0.6)
 
     def _stale(self, run: Run, found: list[Leaf], wanted: list[Leaf]) -> Iterator[Finding]:
         if found:
@@ -170,12 +170,18 @@ _DETACHED = Gap(
     "held by an optimizer, but reached by the loss at no step",
     (
         "detach(), .data, .item(), torch.no_grad() or argmax between them and the loss",
-        "The modules are not used in the forward pass",
+        "Their output does not enter the loss",
     ),
+    ("Follow their output to the loss and look for what cuts the graph.",),
+)
+_UNUSED = Gap(
+    "unused",
+    "held by an optimizer, but not called before anything that the loss reaches, and reached at no step",
     (
-        "Follow their output to the loss and look for what cuts the graph.",
-        "Remove modules that are not used.",
+        "The modules are not used in the forward pass, or not yet",
+        "Their output does not enter the loss",
     ),
+    ("Remove modules that are not used; if they should be, look for where their output is lost.",),
 )
 _STALE = Gap(
     "stale",
