@@ -19,6 +19,7 @@ _OPERATORS = frozenset(
         "bincount",
         "equal",
         "is_nonzero",
+        "lift_fresh",  # torch.tensor(data): the copy from pageable memory waits for what the device still has to do
         "masked_select",
         "nonzero",
         "nonzero_numpy",
