@@ -126,6 +126,9 @@ MODULES = _table(
     _STEP,
     Column("module", "string", "", "name of the module"),
     Column("training", "bool", "", "whether the module was in training mode"),
+    Column("dead_share", "float64", "share", "share of the units that pass nothing on for any sample of the batch"),
+    Column("saturated_share", "float64", "share", "share of the units at the flat end of their range for every sample"),
+    Column("unit_count", "int64", "units", "units of the module"),
     Column("normalized_over", "int64", "values", "values that a batch norm averaged over for each channel"),
 )
 

@@ -16,13 +16,14 @@ from .losses import IndividualLosses
 from .mode import Mode
 from .model_input import ModelInput
 from .norms import GradientNorms, Updates
+from .units import Units
 from .wiring import Wiring
 
 __all__ = ["INSTRUMENTS", "PRESETS", "Instrument"]
 
 _AUDITS = (Wiring, LossInput, ModelInput, Mode)
 _BASIC = (GradientNorms, Updates, *_AUDITS)
-_ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, Alpha, IndividualGradients)
+_ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, Alpha, IndividualGradients, Units)
 
 INSTRUMENTS: tuple[type[Instrument], ...] = _ECONOMY
 """In the order in which they run: an instrument may use what an earlier one left in the context."""

@@ -14,7 +14,10 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Problem:
-    """A model with a fixed synthetic batch; `window`: steps timed together, a multiple of 16, so that probes at every 16th step weigh as they should."""
+    """A model with a fixed synthetic batch.
+
+    `window`: steps timed together, a multiple of 16, so that probes at every 16th step weigh as they should.
+    """
 
     name: str
     model: Callable[[], nn.Module]

@@ -1,0 +1,71 @@
+"""Dead and saturated units against a loop over units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from support.trainings import read, train
+from torch import Tensor, nn
+
+from recorder.instruments.units import RANGES, stuck
+
+
+@given(st.integers(0, 10_000), st.sampled_from([(5, 7), (4, 6, 3, 2), (3, 2, 8)]))
+def test_a_unit_is_stuck_only_if_it_is_on_every_sample(seed: int, shape: tuple[int, ...]) -> None:
+    output = torch.tanh(3 * torch.randn(shape, generator=torch.Generator().manual_seed(seed)) + 2)
+    unit = len(shape) - 1 if len(shape) == 3 else 1
+    dead, saturated = stuck(output, RANGES[nn.Tanh])
+    values = output.movedim(unit, -1).reshape(-1, shape[unit]).T.tolist()
+    assert saturated.tolist() == [all(v <= -0.99 for v in u) or all(v >= 0.99 for v in u) for u in values]
+    assert not dead.any()
+
+
+def modules(path: Path) -> dict[str, list[tuple[float, float, int]]]:
+    rows = read(path, "modules").to_dicts()
+    found: dict[str, list[tuple[float, float, int]]] = {}
+    for row in rows:
+        found.setdefault(row["module"], []).append((row["dead_share"], row["saturated_share"], row["unit_count"]))
+    return found
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_dead_units_of_a_training(inplace: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(inplace=inplace), nn.Linear(8, 4), nn.Sigmoid(), nn.Linear(4, 3))
+    with torch.no_grad():
+        model[0].bias[:6] = -100.0
+        model[2].bias[1] = 50.0
+    batch = (torch.randn(32, 6), torch.randint(0, 3, (32,)))
+    path = train(tmp_path / "run", model, [batch] * 2, nn.CrossEntropyLoss()).path
+    assert modules(path) == {"1": [(0.75, 0.0, 8)] * 2, "3": [(0.0, 0.25, 4)] * 2}
+
+
+def test_a_module_called_twice_is_stuck_only_if_it_is_in_both_calls(tmp_path: Path) -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.act, self.layer = nn.ReLU(), nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(self.act(x) + self.act(-x))
+
+    batch = (torch.ones(8, 4) * torch.tensor([1.0, -1.0, 0.0, 2.0]), torch.randint(0, 4, (8,)))
+    path = train(tmp_path / "run", Twice(), [batch], nn.CrossEntropyLoss()).path
+    assert modules(path) == {"act": [(0.25, 0.0, 4)]}
+
+
+def test_passes_without_gradient_do_not_count(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    def look(net: nn.Module) -> None:
+        with torch.no_grad():
+            net(torch.full((4, 6), -1e6))
+
+    batch = (torch.randn(64, 6), torch.randint(0, 3, (64,)))
+    path = train(tmp_path / "run", model, [batch], nn.CrossEntropyLoss(), between=look).path
+    assert modules(path)["1"][0][0] < 0.5
