@@ -47,7 +47,7 @@ def by_definition(g: np.ndarray) -> dict[str, float]:
     return {
         "norm_test": np.sqrt((norms.sum() - batch * squared) / (batch - 1) / (batch * squared)),
         "inner_test": np.sqrt(((dots**2).sum() - batch * squared**2) / (batch - 1) / (batch * squared**2)),
-        "ortho_test": np.sqrt(across.sum() / (batch - 1) / (batch * squared)),
+        "ortho_test": np.sqrt(max(0.0, across.sum()) / (batch - 1) / (batch * squared)),
         "mean_gsnr": (mean**2 / g.var(0)).mean(),
         "early_stopping": 1 - batch * (mean**2 / g.var(0, ddof=1)).mean(),
         "noise_scale": covariance / (squared - covariance / batch),
@@ -63,7 +63,7 @@ def test_they_equal_their_definitions(seed: int, samples: int, entries: int) -> 
         if name == "noise_scale" and expected[name] < 0:
             assert found[name] is None
         else:
-            assert found[name] == pytest.approx(expected[name], rel=1e-6, abs=1e-9)
+            assert found[name] == pytest.approx(expected[name], rel=1e-6, abs=1e-7)  # the root of a rounding error
 
 
 def test_a_batch_of_one_has_none() -> None:
