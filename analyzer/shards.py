@@ -21,6 +21,7 @@ _DTYPES: Mapping[schema.DType, pl.DataType] = {
     "bool": pl.Boolean(),
     "string": pl.String(),
     "list<float64>": pl.List(pl.Float64),
+    "list<int64>": pl.List(pl.Int64),
 }
 
 _CASTS = pl.ScanCastOptions(integer_cast="upcast", float_cast=["upcast", "downcast"], categorical_to_string="allow")

@@ -9,7 +9,7 @@ steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -21,6 +21,15 @@ BLOCK = 64
 
 _SCALARS = {c.name: i for i, c in enumerate(c for c in schema.STEPS.columns.values() if c.dtype == "float64")}
 _PER_TENSOR = {c.name: i for i, c in enumerate(c for c in schema.LAYERS.columns.values() if c.dtype == "float32")}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Histograms:
+    """Counts (tensors, bins) of the tensors at some positions, over a number of samples."""
+
+    positions: tuple[int, ...]
+    counts: Tensor
+    samples: int
 
 
 @dataclass(slots=True, eq=False)
@@ -36,6 +45,7 @@ class Row:
     tensors: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
     """Columns of `layers` that were written, with the positions of the tensors, None for all."""
     rows: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    histograms: Histograms | None = None
 
     def put(self, column: str, value: Tensor | float | int | bool) -> None:
         """Set a column of `steps` from a host number or a 0-d tensor."""
@@ -158,6 +168,9 @@ class Buffer:
         """Copy all rows to the host, asynchronously where the device can, and free them."""
         rows, self._rows = self._rows, []
         values, tensors = to_host(self._values[: len(rows)]), to_host(self._tensors[: len(rows)])
+        for row in rows:
+            if row.histograms is not None:
+                row.histograms = replace(row.histograms, counts=to_host(row.histograms.counts))
         vectors = {name: to_host(stored[: len(rows)]) for name, stored in self._vectors.items()}
         return Block(rows, values, tensors, vectors, self.tensor_count, arrival(self.device))
 

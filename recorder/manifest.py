@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 import socket
@@ -19,7 +20,7 @@ from torch.optim import Optimizer
 
 from . import __version__, schema
 from .context import Context
-from .instruments import Instrument
+from .instruments import Instrument, gradient_histogram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,7 @@ def run_file(
         "groups": [_group(i, o, group) for i, o in enumerate(context.optimizers) for group in o.param_groups],
         "loss": _loss(context.loss_fn),
         "instruments": [_instrument(instrument) for instrument in instruments],
+        "edges": {"gradient-histogram": [str(e) if math.isinf(e) else e for e in gradient_histogram.edges()]},
         "hparams": _plain(origin.hparams),
         "target": dict(origin.target),
     }

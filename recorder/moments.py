@@ -14,7 +14,7 @@ from .step import Step
 
 logger = logging.getLogger("glideslope")
 
-_MOMENTS = ("begin", "before_backward", "after_backward", "before_update", "after_update", "collect", "end")
+MOMENTS = ("begin", "before_backward", "after_backward", "before_update", "after_update", "collect", "end")
 _Calls = dict[str, list[tuple[Instrument, Callable[[Step], None]]]]
 
 
@@ -98,5 +98,5 @@ class Moments:
                 for i in instruments
                 if getattr(type(i), moment) is not getattr(Instrument, moment)
             ]
-            for moment in _MOMENTS
+            for moment in MOMENTS
         }

@@ -29,13 +29,17 @@ FEW_CHANNELS = 4
 """Input channels per group up to which BackPACK's grouped convolution is the cheaper route."""
 
 
-def in_chunks(units: Sequence[Unit], one: Pass, before: list[Tensor]) -> Iterator[dict[int, Tensor]]:
+def in_chunks(
+    units: Sequence[Unit], one: Pass, before: list[Tensor], most: int | None = None
+) -> Iterator[dict[int, Tensor]]:
     """Parts of the samples of a pass by tensor position, a chunk of samples at a time: (chunk, *shape of the tensor).
 
+    Of the first `most` samples, if given.
     `units` are all that share these tensors; their parts are added up, as are the calls of a module. Raises ValueError
     or RuntimeError where the parts of a unit cannot be had.
     """
     samples = one.kept if all(unit.own and cheap(unit.module) for unit in units) else min(one.kept, REPLAYED)
+    samples = samples if most is None else min(samples, most)
     largest = max(before[i].numel() for unit in units for i in unit.parameters.values())
     size = max(1, ELEMENTS // max(largest, 1))
     calls = [(unit, call) for unit in units for call in one.calls.get(unit.module, ())]

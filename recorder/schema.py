@@ -14,7 +14,7 @@ from typing import Literal
 FORMAT = 1
 """Version of the run directory. It grows only when an old analyzer would misread a new run."""
 
-DType = Literal["int64", "float64", "float32", "bool", "string", "list<float64>"]
+DType = Literal["int64", "float64", "float32", "bool", "string", "list<float64>", "list<int64>"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,18 @@ MODULES = _table(
     Column("normalized_over", "int64", "values", "values that a batch norm averaged over for each channel"),
 )
 
+HISTOGRAMS = _table(
+    "histograms",
+    "a row per probed step and parameter tensor: how the entries of the individual gradients are distributed",
+    ("step", "tensor"),
+    _STEP,
+    Column("tensor", "string", "", "name of the parameter tensor"),
+    Column(
+        "counts", "list<int64>", "entries", "entries of the individual gradients in each bin; edges in the run file"
+    ),
+    Column("samples", "int64", "samples", "samples whose gradients were counted"),
+)
+
 METRICS = _table(
     "metrics",
     "a row per logged metric",
@@ -154,7 +166,9 @@ EVENTS = _table(
     Column("detail", "string", "", "a JSON object for programs"),
 )
 
-TABLES: Mapping[str, Table] = MappingProxyType({t.name: t for t in (STEPS, LAYERS, MODULES, METRICS, EVENTS)})
+TABLES: Mapping[str, Table] = MappingProxyType(
+    {t.name: t for t in (STEPS, LAYERS, MODULES, HISTOGRAMS, METRICS, EVENTS)}
+)
 
 EVENT_KINDS: Mapping[str, str] = MappingProxyType(
     {

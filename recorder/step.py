@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+import torch
 from torch import Tensor
+
+from .buffer import Histograms
 
 if TYPE_CHECKING:
     from .buffer import Row
@@ -93,6 +96,11 @@ class Step:
         0-d tensors for all parameter tensors, or for those at `positions`.
         """
         self.row.put_tensors(column, values, positions)
+
+    def put_histograms(self, counts: Mapping[int, Tensor], samples: int) -> None:
+        """Set the step's rows in `histograms`: counts (bins,) on the device by tensor position."""
+        if counts:
+            self.row.histograms = Histograms(tuple(counts), torch.stack(list(counts.values())), samples)
 
     def add_row(self, table: str, **columns: object) -> None:
         """Add a row of host values to `modules` for this step."""

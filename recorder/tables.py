@@ -18,6 +18,7 @@ _TYPES = {
     "bool": pa.bool_(),
     "string": pa.string(),
     "list<float64>": pa.list_(pa.float64()),
+    "list<int64>": pa.list_(pa.int64()),
 }
 _TOTALS: Mapping[str, Callable[[Tensor], Tensor]] = {
     **dict.fromkeys(("grad_norm", "grad_norm_clipped", "update_norm"), lambda values: values.square().sum(-1).sqrt()),
@@ -42,6 +43,17 @@ def layers_table(block: Block, kept: Sequence[int], names: Sequence[str]) -> pa.
             values = block.per_tensor(name)[list(kept)].tolist()
             columns[name] = [v for row, line in zip(rows, values, strict=True) for v in _written(row, name, line)]
     return _table(schema.LAYERS, columns)
+
+
+def histograms_table(block: Block, names: Sequence[str]) -> pa.Table | None:
+    """One row for each histogram of the block; None if it has none."""
+    rows = [
+        {"step": row.host["step"], "tensor": names[position], "counts": counts, "samples": row.histograms.samples}
+        for row in block.rows
+        if row.histograms is not None
+        for position, counts in zip(row.histograms.positions, row.histograms.counts.long().tolist(), strict=True)
+    ]
+    return rows_table(schema.HISTOGRAMS, rows) if rows else None
 
 
 def rows_table(table: schema.Table, rows: Iterable[dict[str, Any]]) -> pa.Table:

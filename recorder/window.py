@@ -16,7 +16,7 @@ import pyarrow as pa
 from . import schema
 from .buffer import BLOCK, Block
 from .incidents import LIMIT, Incident, Watch
-from .tables import layers_table, rows_table, steps_table
+from .tables import histograms_table, layers_table, rows_table, steps_table
 
 WINDOW = BLOCK
 """Drained steps that the host holds in full."""
@@ -46,6 +46,9 @@ class Window:
             found = self._found(steps)
             yield "steps", steps
             yield from _other_rows(block)
+            histograms = histograms_table(block, self._tensors)
+            if histograms is not None:
+                yield "histograms", histograms
         if reason is not None:
             found.append(Incident(reason, "", self._last))
         yield from self._layers(block, complete=bool(found))

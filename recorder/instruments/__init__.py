@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from .alpha import Alpha
 from .base import Instrument
+from .gradient_histogram import GradientHistogram
 from .individual_gradients import IndividualGradients
 from .layer_calls import LayerCalls
 from .loss_input import LossInput
@@ -23,7 +24,7 @@ __all__ = ["INSTRUMENTS", "PRESETS", "Instrument"]
 
 _AUDITS = (Wiring, LossInput, ModelInput, Mode)
 _BASIC = (GradientNorms, Updates, *_AUDITS)
-_ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, Alpha, IndividualGradients, Units)
+_ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, Alpha, IndividualGradients, GradientHistogram, Units)
 
 INSTRUMENTS: tuple[type[Instrument], ...] = _ECONOMY
 """In the order in which they run: an instrument may use what an earlier one left in the context."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from ..capture import watched
 from ..context import Context
 from ..schema import MODULES
 from ..step import Step
@@ -73,11 +74,10 @@ class Units(Instrument):
 
     def _watch(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
         def note(module: nn.Module, _: Any, output: Any) -> None:
-            if not torch.is_grad_enabled():
-                return
             try:
-                with torch._C.DisableTorchFunction(), torch.no_grad():
-                    self._note(name, stuck(output, RANGES[type(module)]))
+                if watched():
+                    with torch._C.DisableTorchFunction(), torch.no_grad():
+                        self._note(name, stuck(output, RANGES[type(module)]))
             except Exception as error:  # the user's forward pass goes on
                 self._failure = error
 
@@ -93,9 +93,10 @@ class Units(Instrument):
 def stuck(output: Tensor, reach: Range) -> tuple[Tensor, Tensor]:
     """Whether each unit is dead, and whether it is saturated, on all samples: two boolean tensors (units,).
 
-    `output`: (samples, units), (samples, units, height, width[, depth]), or (samples, tokens, units): all that a unit
-    answers to counts as samples.
+    `output`: (samples,) of one unit, (samples, units), (samples, units, height, width[, depth]), or (samples, tokens,
+    units): all that a unit answers to counts as samples.
     """
+    output = output if output.dim() > 1 else output.reshape(-1, 1)
     unit = 1 if output.dim() in (2, 4, 5) else output.dim() - 1
     values = output.detach().movedim(unit, 0).flatten(1)
     low, high = (values <= reach.low).all(1), (values >= reach.high).all(1)

@@ -15,8 +15,8 @@ from torch import nn
 
 from recorder import Recorder
 from recorder.instruments import INSTRUMENTS, Instrument
+from recorder.moments import MOMENTS
 
-MOMENTS = ("begin", "before_backward", "after_backward", "before_update", "after_update", "end")
 STEPS = 12
 
 

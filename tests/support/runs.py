@@ -21,6 +21,7 @@ _ARROW = {
     "bool": pa.bool_(),
     "string": pa.string(),
     "list<float64>": pa.list_(pa.float64()),
+    "list<int64>": pa.list_(pa.int64()),
 }
 
 Columns = Mapping[str, Any]

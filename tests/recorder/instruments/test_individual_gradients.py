@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812
 from support.models import MODELS, vectors
 from support.references import VALUES, reference_training
+from support.samples import individual_gradients
 from support.trainings import Training, read, train
 from torch import Tensor, nn
 
@@ -47,20 +47,6 @@ def test_scatter_equals_a_loop_over_samples(name: str, tmp_path: Path) -> None:
     batches = [(inputs(7), targets(7)) for _ in range(2)]
     training = train(tmp_path / "run", model, batches, nn.CrossEntropyLoss(), lambda p: torch.optim.Adam(p, lr=0.01))
     check_against_loop(training, model, batches)
-
-
-def individual_gradients(model: nn.Module, parameters: list[Tensor], x: Tensor, y: Tensor) -> list[Tensor]:
-    """(samples, *shape) for each parameter tensor, one backward pass a sample."""
-    with torch.no_grad():
-        for parameter, value in zip(model.parameters(), parameters, strict=True):
-            parameter.copy_(value)
-    rows = []
-    for i in range(len(x)):
-        loss = F.cross_entropy(model(x[i : i + 1]), y[i : i + 1])
-        moving = [p for p in model.parameters() if p.requires_grad]
-        found = iter(torch.autograd.grad(loss, moving, allow_unused=True, materialize_grads=True))
-        rows.append([next(found) if p.requires_grad else torch.zeros_like(p) for p in model.parameters()])
-    return [torch.stack(column) for column in zip(*rows, strict=True)]
 
 
 def check_against_loop(training: Training, model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> None:

@@ -24,6 +24,12 @@ def test_a_unit_is_stuck_only_if_it_is_on_every_sample(seed: int, shape: tuple[i
     assert not dead.any()
 
 
+def test_an_activation_without_a_dimension_of_units_is_one_unit() -> None:
+    reach = RANGES[nn.Sigmoid]
+    assert [found.tolist() for found in stuck(torch.tensor([0.999, 0.995]), reach)] == [[False], [True]]
+    assert [found.tolist() for found in stuck(torch.tensor([0.999, 0.5]), reach)] == [[False], [False]]
+
+
 def modules(path: Path) -> dict[str, list[tuple[float, float, int]]]:
     rows = read(path, "modules").to_dicts()
     found: dict[str, list[tuple[float, float, int]]] = {}
