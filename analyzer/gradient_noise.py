@@ -84,9 +84,7 @@ NOISE = (
         _noise_scale,
     ),
     Derived(
-        Column(
-            "cabs", "float64", "samples", "batch size that noise, rate and loss ask for (Balles et al. 2017, 22)"
-        ),
+        Column("cabs", "float64", "samples", "batch size that noise, rate and loss ask for (Balles et al. 2017, 22)"),
         (*_SCATTER, "loss", "lr"),
         lambda: finite(pl.col("lr").list.max() * pl.col("grad_var") * (1 - 1 / _batch()) / pl.col("loss")),
     ),
