@@ -48,7 +48,7 @@ def combine_ranks(steps: pl.LazyFrame) -> pl.LazyFrame:
     return ordered.group_by("step", maintain_order=True).agg(_combined(name) for name in names)
 
 
-_SUMMED = ("batch_size", "loss_count", "slope_count", "input_nonfinite")
+_SUMMED = ("batch_size", "loss_count", "slope_count", "individual_count", "input_nonfinite")
 _LARGEST = (
     "duration",
     "skipped",
@@ -60,11 +60,18 @@ _LARGEST = (
     "target_max",
 )
 _SMALLEST = ("training_share", "prediction_min", "prediction_sum_min", "target_min")
-_MEANS = {"loss": "batch_size", "start_slope": "slope_count", "end_slope": "slope_count"}
+_MEANS = {
+    "loss": "batch_size",
+    "start_slope": "slope_count",
+    "end_slope": "slope_count",
+    "inner_mean": "individual_count",
+    "grad_var": "individual_count",  # each rank's scatter is around the gradient that all ranks share
+}
 _VARIANCES = {
     "loss_var": ("loss", "loss_count"),
     "start_slope_var": ("start_slope", "slope_count"),
     "end_slope_var": ("end_slope", "slope_count"),
+    "inner_var": ("inner_mean", "individual_count"),
 }
 
 

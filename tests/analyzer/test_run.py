@@ -173,6 +173,10 @@ def test_ranks_are_combined_as_one_sample(tmp_path: Path) -> None:
             "start_slope": statistics.fmean(slopes),
             "start_slope_var": math.nan if single else statistics.variance(slopes),
             "slope_count": len(part),
+            "inner_mean": statistics.fmean(slopes),
+            "inner_var": None if single else statistics.variance(slopes),
+            "grad_var": 2.0 + rank,
+            "individual_count": len(part),
             "batch_size": len(part),
             "grad_norm": 10.0 + rank,
             "duration": 1.0 + rank,
@@ -188,7 +192,10 @@ def test_ranks_are_combined_as_one_sample(tmp_path: Path) -> None:
     assert row["loss_var"] == pytest.approx(statistics.variance(sample), rel=1e-12)
     assert row["start_slope"] == pytest.approx(statistics.fmean(slopes), rel=1e-12)
     assert row["start_slope_var"] == pytest.approx(statistics.variance(slopes), rel=1e-12)
-    assert (row["batch_size"], row["loss_count"], row["slope_count"]) == (9, 9, 9)
+    assert (row["batch_size"], row["loss_count"], row["slope_count"], row["individual_count"]) == (9, 9, 9, 9)
+    assert row["inner_mean"] == pytest.approx(statistics.fmean(slopes), rel=1e-12)
+    assert row["inner_var"] == pytest.approx(statistics.variance(slopes), rel=1e-12)
+    assert row["grad_var"] == pytest.approx((5 * 2.0 + 1 * 3.0 + 3 * 4.0) / 9, rel=1e-12)
     assert (row["grad_norm"], row["duration"], row["lr"]) == (10.0, 3.0, [0.1])
     assert math.isnan(row["input_absmax"])
     assert row["input_nonfinite"] is None
