@@ -59,7 +59,6 @@ def _lines(frame: pl.DataFrame, run: Run) -> dict[str, int]:
 
 
 def _name(members: list[int], run: Run) -> str:
-    kind = run.groups[members[0]].type if members[0] < len(run.groups) else ""
     positions = [str(i) for i in members]
     kind = f" ({run.groups[members[0]].type})" if members[0] < len(run.groups) else ""
     return f"{'groups' if len(members) > 1 else 'group'} {listed(positions, most=8)}{kind}"

@@ -167,6 +167,15 @@ def test_a_run_that_passed_and_one_that_was_not_judged_do_not_look_alike(run):
     assert "Nothing was judged" in unjudged.one("section", id="findings").text
 
 
+def test_a_run_that_a_rule_failed_to_judge_says_so(run):
+    states = (DetectorState("AAA001", "one", "passed"), DetectorState("BBB001", "two", "failed", "ValueError: odd"))
+    tree = parse(
+        render_report(run, RunResult(run.path, run.status, run.step_count, "not-judged", (), states), tool=TOOL)
+    )
+    assert tree.one("p", class_="verdict").text == "Not judged BBB001 failed to judge: this is not a pass."
+    assert "Nothing was judged" not in tree.one("section", id="findings").text
+
+
 def test_the_card_says_how_the_run_ended_and_what_is_missing(tmp_path, run):
     def ended(**options):
         path = write_run(tmp_path / str(options), {"loss": [1.0, 2.0]}, **options)
