@@ -23,6 +23,7 @@ from .marks import (
     shade_layers,
     threshold_layers,
 )
+from .metrics import logged
 from .over_steps import Style, banded, whole
 from .summary import spoken, summarise, tabulate
 from .tensor_rows import tensors_with
@@ -117,8 +118,7 @@ def _series(run: Run, finding: Finding, ref: ChartRef) -> Series:
 
 
 def _metric(run: Run, name: str) -> Series:
-    frame = run.frame("metrics", "value").filter(pl.col("name") == name)
-    rows = frame.select("step", pl.col("split").fill_null("no split").alias("series"), "value")
+    rows = logged(run, name)
     names = rows["series"].unique(maintain_order=True).to_list()[:MOST]
     return Series(rows.filter(pl.col("series").is_in(names)), name, tuple(names))
 

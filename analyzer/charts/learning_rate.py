@@ -9,13 +9,10 @@ import polars as pl
 from ..wording import listed
 from .absent import why_absent
 from .base import Chart, Figure, Missing, Section
-from .over_steps import Style, over_steps
+from .over_steps import LINES, Style, over_steps
 
 if TYPE_CHECKING:
     from ..run import Run
-
-MOST = 6
-"""Groups drawn; more would share colours."""
 
 
 class LearningRate(Chart):
@@ -31,7 +28,7 @@ class LearningRate(Chart):
             return Missing(self.title, why_absent(run, "steps", "lr"))
         frame = run.frame("steps", "lr")
         lines = _lines(frame, run)
-        drawn = dict(list(lines.items())[:MOST])
+        drawn = dict(list(lines.items())[:LINES])
         names = tuple(drawn) if len(drawn) > 1 else ()
         long = pl.concat(_line(frame, name, position) for name, position in drawn.items())
         return over_steps(
@@ -42,7 +39,7 @@ class LearningRate(Chart):
             reading="The rate of each parameter group as the optimizer used it, schedules included.",
             style=Style(log=True, stepped=True),
             series=names,
-            note=f"{len(lines) - MOST} more groups are not drawn." if len(lines) > MOST else "",
+            note=f"{len(lines) - LINES} more groups are not drawn." if len(lines) > LINES else "",
         )
 
 

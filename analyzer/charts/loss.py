@@ -9,7 +9,7 @@ import polars as pl
 from .absent import why_absent
 from .base import Chart, Figure, Missing, Section
 from .metrics import LOSS, logged, with_steps_of
-from .over_steps import Style, by_optimizer, over_steps
+from .over_steps import LINES, Style, by_optimizer, over_steps
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -32,7 +32,7 @@ class Loss(Chart):
         batch, optimizers = by_optimizer(run, "loss")
         batch = batch if optimizers else batch.with_columns(pl.lit(BATCH).alias("series"))
         frame = pl.concat([batch, other]).drop_nulls("value")
-        names = tuple(frame["series"].unique(maintain_order=True).to_list()[:6])
+        names = tuple(frame["series"].unique(maintain_order=True).to_list()[:LINES])
         kind = run.manifest.loss.type if run.manifest.loss else ""
         return over_steps(
             run,

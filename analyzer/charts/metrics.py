@@ -9,7 +9,7 @@ import polars as pl
 
 from .base import Chart, Figure, Missing, Section
 from .binning import Span
-from .over_steps import Style, over_steps, whole
+from .over_steps import LINES, Style, over_steps, whole
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -62,7 +62,7 @@ def with_steps_of(run: Run, frame: pl.DataFrame) -> Span:
 
 def _figure(run: Run, name: str, note: str) -> Figure:
     frame = logged(run, name)
-    splits = tuple(frame["series"].unique(maintain_order=True).to_list()[:6])
+    splits = tuple(frame["series"].unique(maintain_order=True).to_list()[:LINES])
     return over_steps(
         run,
         frame.filter(pl.col("series").is_in(splits)),

@@ -12,9 +12,13 @@ from .base import Figure
 from .binning import BINS, Middle, Span, bands, spreads
 from .marks import Axes, fit_domain, layered, line_layers, odd_keys, series_keys
 from .summary import spoken, summarise, tabulate
+from .theme import SERIES
 
 if TYPE_CHECKING:
     from ..run import Run
+
+LINES = len(SERIES)
+"""Lines in a chart; more would share colours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
