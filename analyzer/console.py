@@ -7,6 +7,8 @@ import sys
 from types import TracebackType
 from typing import TextIO
 
+from .wording import plain, visible
+
 
 def prepare() -> None:
     """Characters that the terminal's encoding lacks become question marks instead of errors."""
@@ -27,8 +29,6 @@ def emit(text: str) -> None:
 
 def complain(sentence: str) -> None:
     """Writes an error: one line that says whose it is."""
-    from .outputs.text import plain, visible
-
     sys.stderr.write(f"glideslope: {visible(plain(sentence))}\n")
     sys.stderr.flush()
 

@@ -9,9 +9,8 @@ import polars as pl
 
 from recorder import schema
 
-from .outputs.text import plain, visible
 from .run import Run
-from .wording import count, duration, listed, percent, plural, step_range
+from .wording import count, duration, listed, percent, plain, plural, step_range, visible
 
 
 def describe(run: Run) -> str:

@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from recorder import schema
 
 from .errors import RunError
+
+T = TypeVar("T")
 
 REMEDY = "copy the run again from where it was recorded, or record it again"
 """What helps against a file that the recorder cannot have written like this."""
@@ -63,12 +65,7 @@ class JsonObject:
 
     def integer(self, key: str, default: int | None = None) -> int:
         """A whole number."""
-        value = self._typed(key, int)
-        if value is None:
-            value = default
-        if value is None:
-            raise RunError(f'{self.path} lacks "{self.where}{key}": {REMEDY}.')
-        return int(value)
+        return self._present(key, self.maybe_integer(key), default)
 
     def maybe_integer(self, key: str) -> int | None:
         """A whole number, or None."""
@@ -85,12 +82,7 @@ class JsonObject:
 
     def text(self, key: str, default: str | None = None) -> str:
         """A string."""
-        value = self.maybe_text(key)
-        if value is None:
-            value = default
-        if value is None:
-            raise RunError(f'{self.path} lacks "{self.where}{key}": {REMEDY}.')
-        return value
+        return self._present(key, self.maybe_text(key), default)
 
     def maybe_text(self, key: str) -> str | None:
         """A string, or None."""
@@ -125,6 +117,13 @@ class JsonObject:
         for position, item in enumerate(items):
             self._check(f"{key}[{position}]", item, int)
         return tuple(items)
+
+    def _present(self, key: str, value: T | None, default: T | None) -> T:
+        """The value, or else the default; one of them must be there."""
+        found = default if value is None else value
+        if found is None:
+            raise RunError(f'{self.path} lacks "{self.where}{key}": {REMEDY}.')
+        return found
 
     def _typed(self, key: str, kind: type) -> Any:
         value = self.data.get(key)

@@ -1,12 +1,18 @@
-"""Numbers as people read them: four significant digits, thin spaces between thousands, units that fit the size."""
+"""Numbers as people read them: four significant digits, thin spaces between thousands, units that fit the size.
+
+And text as a terminal can show it.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 THIN = "\u202f"
 """Narrow no-break space, between thousands and before units."""
+
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -95,6 +101,16 @@ def listed(items: Sequence[str], most: int = 3) -> str:
     if len(items) < 2:
         return "".join(items)
     return ", ".join(items[:-1]) + " and " + items[-1]
+
+
+def plain(text: str) -> str:
+    """Ordinary spaces in place of thin ones, which terminals and grep dislike."""
+    return text.replace(THIN, " ")
+
+
+def visible(text: str) -> str:
+    """The text on one line, with control characters (escape sequences among them) made visible."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text.replace("\n", "\\n"))
 
 
 def _grouped(text: str) -> str:

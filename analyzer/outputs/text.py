@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ..findings import SEVERITIES, Finding, Result, RunResult, State, Verdict
 from ..precedence import tree
-from ..wording import THIN, plural, step_range
+from ..wording import plain, plural, step_range, visible
 from .style import Style
 
 _VERDICTS: dict[Verdict, tuple[str, str]] = {
@@ -19,23 +18,12 @@ _VERDICTS: dict[Verdict, tuple[str, str]] = {
 }
 _COLORS = {"error": "red", "warning": "yellow", "note": "blue"}
 _STATES: tuple[State, ...] = ("fired", "passed", "not-applicable", "failed")
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def render(result: Result, style: Style) -> str:
     """The whole result as text; names come from run files, so control characters in them are shown, not obeyed."""
     lines = [line for run in result.runs for line in (*_run(run, style), "")]
     return plain("\n".join([*lines, _closing(result, style)])) + "\n"
-
-
-def plain(text: str) -> str:
-    """Ordinary spaces in place of thin ones, which terminals and grep dislike."""
-    return text.replace(THIN, " ")
-
-
-def visible(text: str) -> str:
-    """The text on one line, with control characters (escape sequences among them) made visible."""
-    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text.replace("\n", "\\n"))
 
 
 def _run(run: RunResult, style: Style) -> Iterator[str]:
