@@ -49,7 +49,7 @@ class Phases:
 
 def phases(run: Run) -> Phases | None:
     """The phases by the largest rate among the parameter groups; None where no rate was recorded."""
-    rates = run.frame("steps", "lr_max").filter(pl.col("lr_max").is_finite())
+    rates = run.frame("steps", "lr_max").filter(pl.col("lr_max").is_finite() & (pl.col("lr_max") >= 0))
     if rates.is_empty():
         return None
     steps, rate = rates["step"], rates["lr_max"]

@@ -25,10 +25,11 @@ class RateTooSmall(Detector):
 
     ## What it does
     Asks for two witnesses, over the steps at full learning rate. *The steps:* in every layer the median update is below
-    1e-3 of the weights, none ever was large, and they all pointed the same way: the parameters ended at least half as
-    far from their start as the lengths of the updates add up to. *The loss:* it has fallen by less than a fifth, and is
-    not at a floor: the model knows little more than one that never saw its input. Small updates of a training that has
-    converged are no finding, nor those of the first layers alone, which are vanishing gradients.
+    1e-3 of the weights, and none ever was large. What is more, they all pointed the same way (the parameters ended at
+    least half as far from their start as the lengths of the updates add up to), or could not have moved any layer by a
+    tenth in all. *The loss:* it has fallen by less than a fifth, and is not at a floor: the model knows little more
+    than one that never saw its input. Small updates of a training that has converged are no finding, nor those of the
+    first layers alone, which are vanishing gradients.
     Alpha is told as evidence only: a step that hardly moves has an alpha of -1 without noise, but of -1/(1 + noise
     scale / batch size) with it, so that no threshold separates.
 
@@ -41,8 +42,10 @@ class RateTooSmall(Detector):
 
     ## Options
     - `ratio` (0.001, update over weight): what cs231n recommends; MindInsight watches 1e-4.
-    - `straightness` (0.5, distance over sum of updates): calibrated. Rates that were too small have 0.56 to 1.1, labels
-      that say nothing 0.1 to 0.5, converged trainings less than 0.1.
+    - `straightness` (0.5, distance over sum of updates): calibrated. Rates that were too small have 0.56 to 1.1, with
+      batches of 8 0.3; labels that say nothing 0.1 to 0.5, converged trainings less than 0.1.
+    - `reach` (0.1, sum of updates over weight): less than that cannot have got anywhere. Healthy trainings moved some
+      layer by 0.15 to 1 within 500 steps.
     - `peak_ratio` (0.003, update over weight): larger steps at any time are no finding, as they may kill units.
     - `fall` (0.2, share of the first loss): a larger fall is no finding. A guess; a tenfold rate often falls by more.
     - `steps` (100 steps at full rate): fewer prove nothing.
@@ -61,6 +64,8 @@ class RateTooSmall(Detector):
     """Update norm over parameter norm."""
     straightness: float = 0.5
     """Distance from the start over the sum of the updates."""
+    reach: float = 0.1
+    """Sum of the updates over parameter norm."""
     peak_ratio: float = 3e-3
     """Update norm over parameter norm."""
     fall: float = 0.2
@@ -86,7 +91,7 @@ class RateTooSmall(Detector):
         inside = ratios.filter(pl.col("step").is_between(first, last))
         if inside.is_empty():
             raise NotApplicable("no update of a weight tensor was recorded at the full learning rate")
-        if self._tiny(inside, ratios, phase) and self._straight(run) and self._fruitless(run, progress):
+        if self._tiny(inside, ratios, phase) and self._aimed(run, inside) and self._fruitless(run, progress):
             yield self._finding(run, progress, phase, inside)
 
     def _tiny(self, inside: pl.DataFrame, ratios: pl.DataFrame, phase: Phases) -> bool:
@@ -94,9 +99,11 @@ class RateTooSmall(Detector):
         largest, peak = scalar(inside["largest"].median()), scalar(ratios["median"].max())
         return largest < self.ratio and peak < self.peak_ratio and (largest > 0 or phase.zero_share > 0.9)
 
-    def _straight(self, run: Run) -> bool:
+    def _aimed(self, run: Run, inside: pl.DataFrame) -> bool:
+        """Whether the steps pointed the same way, or could not have got anywhere wherever they pointed."""
         share = straightness(run)
-        return share is None or share >= self.straightness
+        within = scalar(inside["largest"].median()) * run.step_count < self.reach
+        return within or share is None or share >= self.straightness
 
     def _fruitless(self, run: Run, progress: Progress) -> bool:
         """Whether the loss has hardly fallen though there is much to learn. Raises NotApplicable if that is unknown."""
@@ -154,7 +161,7 @@ def _evidence(run: Run, progress: Progress) -> Evidence:
     travelled = _travelled(run)
     if travelled is not None:
         supporting.append(f"No weight tensor ended more than {percent(travelled)} of its norm from where it began.")
-    if (share := straightness(run)) is not None:
+    if (share := straightness(run)) is not None and share >= 0.5:
         supporting.append(f"The steps led straight ahead: the distance is {percent(share)} of the length of all steps.")
     supporting += _still_falling(run)
     alphas = run.frame("steps", "alpha")["alpha"].drop_nulls()

@@ -46,7 +46,11 @@ def test_near_miss_in_size(tmp_path: Path) -> None:
 
 def test_near_miss_in_direction(tmp_path: Path) -> None:
     """Steps that lead to and fro find nothing to follow: labels at random, not a rate too small."""
-    assert found(RULE, CREEPING.but(straight=0.1), tmp_path) == []
+    assert found(RULE, CREEPING.but(update=steps(8e-4), straight=0.1), tmp_path) == []
+
+
+def test_noisy_batches_hide_the_direction_of_steps_that_could_not_get_anywhere(tmp_path: Path) -> None:
+    assert len(found(RULE, CREEPING.but(straight=0.1), tmp_path)) == 1
 
 
 def test_a_loss_that_falls_is_silent(tmp_path: Path) -> None:
