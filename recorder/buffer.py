@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from . import schema
+from .precision import widest
 
 BLOCK = 64
 """Steps between two drains."""
@@ -122,7 +123,7 @@ class Buffer:
     def __init__(self, device: torch.device, tensor_count: int, precision: torch.dtype = torch.float32) -> None:
         self.device = device
         self.tensor_count = tensor_count
-        self.dtype = torch.float32 if device.type == "mps" else torch.float64
+        self.dtype = widest(device)
         self._values = torch.zeros(BLOCK, len(_SCALARS), dtype=self.dtype, device=device)
         self._tensors = torch.zeros(BLOCK, len(_PER_TENSOR) * tensor_count, dtype=precision, device=device)
         self._vectors: dict[str, Tensor] = {}

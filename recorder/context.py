@@ -63,18 +63,21 @@ class Context:
         """Say, once for each reason, why columns are null ("steps.start_slope", ...)."""
         self.once("not-measured", f"{', '.join(columns)}: {reason}", columns=list(columns), reason=reason)
 
+    def values_at_calls(self) -> list[Tensor]:
+        """The parameters as the step's passes used them, by position; what they are now, where no copy was kept."""
+        return self.before or [parameter.detach() for parameter in self.tensors.parameters]
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The parameter groups of all optimizers, in order."""
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
+
     def held(self) -> set[int]:
         """Identities of the tensors that the optimizers hold."""
-        groups = (group for optimizer in self.optimizers for group in optimizer.param_groups)
-        return {id(parameter) for group in groups for parameter in group["params"]}
+        return {id(parameter) for group in self.groups() for parameter in group["params"]}
 
     def rates(self) -> tuple[float, ...]:
-        """Learning rate of each parameter group, all optimizers in order.
-
-        Reading a tensor rate costs nothing on the CPU.
-        """
-        groups = (group for optimizer in self.optimizers for group in optimizer.param_groups)
-        return tuple(_number(group.get("lr")) for group in groups)
+        """Learning rate of each parameter group, all optimizers in order; NaN for one on an accelerator."""
+        return tuple(_number(group.get("lr")) for group in self.groups())
 
 
 def _number(rate: Any) -> float:

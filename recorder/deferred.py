@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .buffer import arrival, to_host
+from .precision import widest
 
 CAPACITY = 1024
 """Device values between two drains."""
@@ -42,9 +44,7 @@ class Deferred:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._values = torch.zeros(
-            CAPACITY, dtype=torch.float32 if device.type == "mps" else torch.float64, device=device
-        )
+        self._values = torch.zeros(CAPACITY, dtype=widest(device), device=device)
         self._used = 0
         self._rows: list[tuple[str, dict[str, Any]]] = []
 
@@ -86,7 +86,7 @@ def _resolve(value: Any, values: list[float]) -> Any:
 
 def _finite(value: Any) -> Any:
     """JSON has no NaN: a non-finite number inside a detail becomes its name."""
-    return str(value) if isinstance(value, float) and value - value != 0 else value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _encoded(value: Any) -> Any:

@@ -55,5 +55,5 @@ class Watch:
         if not math.isfinite(value):
             return "nonfinite"
         if len(self._recent) < WINDOW // 4 or abs(value) <= FACTOR * max(self._recent) / 5:
-            return None  # the second test is cheap and rules out nearly all steps
+            return None  # no jump beside an earlier one in the window; this also spares nearly all steps the median
         return "jump" if abs(value) > FACTOR * statistics.median(self._recent) else None

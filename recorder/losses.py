@@ -16,6 +16,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from .precision import widest
+
 FUNCTIONS: Mapping[Callable[..., Tensor], inspect.Signature] = {
     function: inspect.signature(function)
     for function in (
@@ -39,11 +41,7 @@ FUNCTIONS: Mapping[Callable[..., Tensor], inspect.Signature] = {
         F.triplet_margin_loss,
     )
 }
-"""Losses whose element losses are had by `reduction="none"`.
-
-(Not ctc_loss: its mean weighs samples by target length.)
-"""
-
+"""Losses whose element losses are had by `reduction="none"`; not ctc_loss, whose mean weighs samples by length."""
 
 _OLD_REDUCTION = ("reduction", "size_average", "reduce")
 
@@ -134,7 +132,7 @@ def sample_count(losses: Sequence[int], inputs: Sequence[int] | None) -> int | N
 
 def _scaled(each: Tensor, mean: Tensor) -> Tensor:
     """Losses scaled to a mean, in float64 where the device has it; all-zero losses stay zero."""
-    each = each.to(torch.float32 if each.device.type == "mps" else torch.float64)
+    each = each.to(widest(each.device))
     present = each.mean()
     return each * torch.where(present == 0, torch.zeros_like(present), mean / present)
 

@@ -114,7 +114,7 @@ def _tensors(context: Context, order: Sequence[nn.Module]) -> list[dict[str, Any
     """The parameter tensors in forward order."""
     place = {id(module): i for i, module in enumerate(order)}
     modules = dict(context.model.named_modules())
-    group_of = _groups(context.optimizers)
+    group_of = {id(parameter): i for i, group in enumerate(context.groups()) for parameter in group["params"]}
     rows = []
     for name, parameter in zip(context.tensors.names, context.tensors.parameters, strict=True):
         owner = name.rpartition(".")[0]
@@ -130,11 +130,6 @@ def _tensors(context: Context, order: Sequence[nn.Module]) -> list[dict[str, Any
         }
         rows.append((place.get(id(module), len(place)), row))
     return [row for _, row in sorted(rows, key=lambda pair: pair[0])]
-
-
-def _groups(optimizers: Iterable[Optimizer]) -> dict[int, int]:
-    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-    return {id(parameter): i for i, group in enumerate(groups) for parameter in group["params"]}
 
 
 def _group(position: int, optimizer: Optimizer, group: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,6 +172,6 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, Tensor):
         return float(value) if value.numel() == 1 else repr(tuple(value.shape))
-    if isinstance(value, float) and value - value != 0:
+    if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from .capture import Call
 from .plan import Plan, Unit
+from .precision import widest
 from .projection import project
 
 
@@ -102,7 +103,7 @@ class Passes:
         except (ValueError, RuntimeError, NotImplementedError) as error:  # of this module, not of ours
             self.give_up(unit, f"{type(unit.module).__name__}: {error}")
             return None
-        return [part if part.device.type == "mps" else part.double() for part in parts]
+        return [part.to(widest(part.device)) for part in parts]
 
     def give_up(self, unit: Unit, reason: str) -> None:
         """Take a unit that turned out not to be projectable out of the plan."""

@@ -1,7 +1,4 @@
-"""What each sample adds to the gradient of a unit's parameters (its *part*.
-
-The parts of a batch sum to the gradient).
-"""
+"""What each sample adds to the gradient of a unit's parameters: its *part*. Those of a batch sum to the gradient."""
 
 from __future__ import annotations
 

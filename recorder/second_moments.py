@@ -73,10 +73,7 @@ def _of_group(group: list[Unit], passes: Passes, before: list[Tensor]) -> Iterat
 
 
 def _by_products(group: list[Unit], one: Pass, before: list[Tensor]) -> dict[int, Tensor] | None:
-    """For one linear layer called once on vectors.
-
-    Products of squares; None for anything else, or a subset of samples.
-    """
+    """Squares of one linear layer called once on vectors: a product. None for anything else, or a subset of samples."""
     calls = [call for unit in group for call in one.calls.get(unit.module, ())]
     module, own = group[0].module, group[0].parameters
     if (

@@ -47,7 +47,6 @@ class Step:
     probing: frozenset[str]
     """Names of the instruments that probe at this step."""
     row: Row
-    optimizer: int | None = None
     micro_batches: list[MicroBatch] = field(default_factory=list)
     loss_graph: Tensor | None = None
     """The loss with its graph, only while `before_backward` runs."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..context import Context
+from ..precision import widest
 from ..schema import STEPS
 from ..step import Step
 from .base import Instrument
@@ -61,7 +62,7 @@ class Alpha(Instrument):
         self.context.passes.ask("end", self._previous)
 
     def collect(self, step: Step) -> None:
-        before = self.context.before or [p.detach() for p in self.context.tensors.parameters]
+        before = self.context.values_at_calls()
         for end in ("start", "end"):
             each = self.context.passes.answer(end, before)
             if each is not None:
@@ -84,5 +85,4 @@ def _put(step: Step, end: str, each: Tensor) -> None:
 def _dot(gradient: Tensor, direction: Tensor) -> Tensor:
     """Inner product of a (possibly sparse) gradient with a direction, 0-d, in float64 where the device has it."""
     dense = gradient.to_dense() if gradient.is_sparse else gradient
-    product = torch.dot(dense.reshape(-1), direction.reshape(-1))
-    return product if product.device.type == "mps" else product.double()
+    return torch.dot(dense.reshape(-1), direction.reshape(-1)).to(widest(dense.device))

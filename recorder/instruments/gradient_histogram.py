@@ -47,7 +47,7 @@ class GradientHistogram(Instrument):
         passes = self.context.passes
         if passes.usable is None:
             return
-        before = self.context.before or [p.detach() for p in self.context.tensors.parameters]
+        before = self.context.values_at_calls()
         factor = passes.samples if step.scale is None else passes.samples / step.scale
         counts: dict[int, Tensor] = {}
         one = passes.passes[0]

@@ -61,7 +61,7 @@ class IndividualGradients(Instrument):
 
     @torch.no_grad()
     def collect(self, step: Step) -> None:
-        before = self.context.before or [p.detach() for p in self.context.tensors.parameters]
+        before = self.context.values_at_calls()
         each = self.context.passes.answer("gradient", before)
         if each is None:
             return

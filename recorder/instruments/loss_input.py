@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..precision import widest
 from ..schema import STEPS
 from .base import Instrument
 
@@ -199,7 +200,7 @@ def target_range(target: Tensor, ignored: int | None) -> tuple[Tensor, Tensor]:
     if ignored is None or not holds_classes(target):
         low, high = torch.aminmax(target)
         return low, high
-    values, kept = target.to(torch.float32 if target.device.type == "mps" else torch.float64), target != ignored
+    values, kept = target.to(widest(target.device)), target != ignored
     low, high = values.where(kept, math.inf).amin(), values.where(kept, -math.inf).amax()
     return low.where(low <= high, math.nan), high.where(low <= high, math.nan)
 

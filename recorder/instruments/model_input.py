@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..precision import widest
 from ..schema import STEPS
 from .base import Instrument
 
@@ -86,7 +87,7 @@ def has_features(x: Tensor) -> bool:
 def moments(x: Tensor) -> Moments:
     """Moments of the finite values of a floating-point tensor, in double precision where the device has it."""
     x = x.detach()
-    values = by_feature(thinned(x)).to(torch.float32 if x.device.type == "mps" else torch.float64)
+    values = by_feature(thinned(x)).to(widest(x.device))
     finite = torch.isfinite(values)
     values = values.where(finite, 0.0)
     count = finite.sum(1).to(values.dtype)

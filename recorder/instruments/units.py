@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..capture import watched
 from ..context import Context
+from ..precision import widest
 from ..schema import MODULES
 from ..step import Step
 from .base import Instrument
@@ -61,14 +62,18 @@ class Units(Instrument):
         """A row for each module; a unit counts as stuck only if it was in every call of the step."""
         for name, (dead, saturated) in self._seen.items():
             row = {"step": step.index, "module": name, "unit_count": len(dead)}
-            shares = {"dead_share": dead.double().mean(), "saturated_share": saturated.double().mean()}
+            shares = {"dead_share": share(dead), "saturated_share": share(saturated)}
             self.context.deferred.add("modules", row | shares)
 
-    def end(self, step: Step) -> None:
+    def leave(self, step: Step) -> None:
         for handle in self._handles:
             handle.remove()
+        self._handles = []
+
+    def end(self, step: Step) -> None:
+        self.leave(step)
         failure, self._failure = self._failure, None
-        self._handles, self._seen = [], {}
+        self._seen = {}
         if failure is not None:
             raise failure
 
@@ -88,6 +93,11 @@ class Units(Instrument):
         if before is not None and len(before[0]) == len(found[0]):
             found = before[0] & found[0], before[1] & found[1]
         self._seen[name] = found
+
+
+def share(flags: Tensor) -> Tensor:
+    """Share of the flags (units,) that are set, 0-d."""
+    return flags.to(widest(flags.device)).mean()
 
 
 def stuck(output: Tensor, reach: Range) -> tuple[Tensor, Tensor]:
