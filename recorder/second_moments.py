@@ -18,7 +18,7 @@ from .samplewise import in_chunks, layer_input
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Moments:
+class SecondMoments:
     """Of one tensor: sums over `count` samples of the squares of their parts, and of the parts themselves.
 
     `total` is None where all samples were used: it is the gradient then.
@@ -30,7 +30,7 @@ class Moments:
     count: int
 
 
-def second_moments(passes: Passes, before: list[Tensor]) -> Iterator[Moments]:
+def second_moments(passes: Passes, before: list[Tensor]) -> Iterator[SecondMoments]:
     """The moments of each covered tensor, one at a time. A unit whose parts cannot be had leaves the plan."""
     for group in groups(passes.plan.units if passes.plan else ()):
         try:
@@ -53,13 +53,14 @@ def groups(units: tuple[Unit, ...]) -> list[list[Unit]]:
     return found
 
 
-def _of_group(group: list[Unit], passes: Passes, before: list[Tensor]) -> Iterator[Moments]:
+def _of_group(group: list[Unit], passes: Passes, before: list[Tensor]) -> Iterator[SecondMoments]:
     positions = sorted({i for unit in group for i in unit.parameters.values()})
     squares: dict[int, Tensor] = {}
     totals: dict[int, Tensor] = {}
     count = 0
+    whole = all(one.kept == one.samples for one in passes.passes)  # else the sums of the parts are needed too
     for one in passes.passes:
-        products = _by_products(group, one, before)
+        products = _by_products(group, one, before) if whole else None
         if products is not None:
             count += one.kept
             _add(squares, products)
@@ -69,19 +70,14 @@ def _of_group(group: list[Unit], passes: Passes, before: list[Tensor]) -> Iterat
             _add(squares, {i: part.square().sum(0) for i, part in parts.items()})
             _add(totals, {i: part.sum(0) for i, part in parts.items()})
     for i in (i for i in positions if i in squares):
-        yield Moments(i, squares[i], None if count == passes.samples else totals.get(i), count)
+        yield SecondMoments(i, squares[i], None if count == passes.samples else totals.get(i), count)
 
 
 def _by_products(group: list[Unit], one: Pass, before: list[Tensor]) -> dict[int, Tensor] | None:
-    """Squares of one linear layer called once on vectors: a product. None for anything else, or a subset of samples."""
+    """Squares of one linear layer called once on vectors: a product. None for anything else."""
     calls = [call for unit in group for call in one.calls.get(unit.module, ())]
     module, own = group[0].module, group[0].parameters
-    if (
-        len(calls) != 1
-        or type(module).forward is not nn.Linear.forward
-        or not group[0].linear
-        or one.kept < one.samples
-    ):
+    if len(calls) != 1 or type(module).forward is not nn.Linear.forward or not group[0].linear:
         return None
     x, gradient = layer_input(calls[0], one, before[next(iter(own.values()))].dtype)
     if not calls[0].intact or gradient.dim() != 2 or len(gradient) != one.kept:

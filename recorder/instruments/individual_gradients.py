@@ -15,7 +15,7 @@ from torch import Tensor
 from ..context import Context
 from ..samplewise import ELEMENTS
 from ..schema import LAYERS, STEPS
-from ..second_moments import Moments, second_moments
+from ..second_moments import SecondMoments, second_moments
 from ..step import Step
 from .base import Instrument
 
@@ -79,7 +79,7 @@ class IndividualGradients(Instrument):
         """Scatter of each tensor; small tensors are measured together, since on them it is the operations that cost."""
         passes = self.context.passes
         found: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
-        waiting: list[Moments] = []
+        waiting: list[SecondMoments] = []
         for moments in second_moments(passes, before):
             waiting.append(moments)
             if sum(m.square.numel() for m in waiting) > ELEMENTS:
@@ -92,7 +92,7 @@ class IndividualGradients(Instrument):
         for i, column in enumerate(("grad_var", "gsnr_sum", "gsnr_count")):
             step.put_tensors(column, [found[p][i] for p in positions], positions)
 
-    def _measured(self, waiting: list[Moments], scale: Tensor | None) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
+    def _measured(self, waiting: list[SecondMoments], scale: Tensor | None) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
         counted = [m for m in waiting if m.count > 1 and m.square.numel()]
         gradients = [self._gradient[m.position] for m in counted]
         rows = scatter(counted, gradients, self.context.passes.samples, scale) if counted else []
@@ -109,7 +109,11 @@ def _gradient(parameter: Tensor, stale: Tensor | None, scale: Tensor | None) -> 
 
 
 def scatter(
-    moments: Sequence[Moments], gradients: Sequence[Tensor], samples: int, scale: Tensor | None = None, eps: float = 0.0
+    moments: Sequence[SecondMoments],
+    gradients: Sequence[Tensor],
+    samples: int,
+    scale: Tensor | None = None,
+    eps: float = 0.0,
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Trace of the covariance of the individual gradients, sum of mean^2 / variance, and entries in it; 0-d, by tensor.
 

@@ -15,7 +15,7 @@ from support.trainings import Training, read, train
 from torch import Tensor, nn
 
 from recorder.instruments.individual_gradients import scatter
-from recorder.second_moments import Moments
+from recorder.second_moments import SecondMoments
 
 
 def derived(row: dict[str, float], batch: int) -> dict[str, float]:
@@ -149,7 +149,7 @@ def test_signal_to_noise_equals_cockpits_with_its_epsilon(file: Path, tmp_path: 
         gradients = individual_gradients(training.model, training.parameters[int(step)], x, y)
         biased, unbiased, count = 0.0, 0.0, 0.0
         for gradient in gradients:
-            moments = Moments(0, (gradient / batch).square().sum(0), None, batch)
+            moments = SecondMoments(0, (gradient / batch).square().sum(0), None, batch)
             biased += scatter([moments], [gradient.mean(0)], batch, eps=1e-5)[0][1].item()
             # Cockpit adds its epsilon to the variance with 1/(B-1) here, and with 1/B above
             shrunk = 1e-5 * (batch - 1) / batch
