@@ -73,6 +73,11 @@ def column(table: str, name: str) -> Column:
     raise KeyError(f"table {table} has no column {name!r}; it has {', '.join((*recorded, *derived))}")
 
 
+def quantity(table: str, name: str) -> str:
+    """What a column measures: its description without what a colon or a semicolon adds."""
+    return column(table, name).description.partition(":")[0].partition(";")[0]
+
+
 def ingredients(table: str, name: str) -> tuple[str, ...]:
     """The recorded columns that a column follows from: itself, if it is recorded."""
     derived = DERIVED.get(table, {})

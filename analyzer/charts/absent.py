@@ -49,5 +49,4 @@ def _recorded_reason(run: Run, table: str, columns: list[str]) -> str:
 
 def _quantity(table: str, columns: list[str]) -> str:
     """The columns in words, from their descriptions in the schema."""
-    words = [derived.column(table, name).description.split(":")[0].split(";")[0] for name in columns]
-    return listed([f"\u201c{word}\u201d" for word in words], most=2)
+    return listed([f"\u201c{derived.quantity(table, name)}\u201d" for name in columns], most=2)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 LEVELS = ((-1.0, "\u22121: no step"), (0.0, "0: at the minimum"), (1.0, "1: as far beyond it"))
 """What the values of alpha mean."""
 
+EARLY = 100
+"""Steps that count as the start, where most faults of the step size show."""
+
 SHOWN = (-1.6, 2.6)
 """Alpha has a heavy tail: values beyond are drawn on the edge, and counted in the note."""
 
@@ -101,9 +104,11 @@ def _spoken(frame: pl.DataFrame) -> str:
 
 
 def _numbers(frame: pl.DataFrame) -> Numbers:
-    """Alpha in the first hundred steps and over all: quantiles, not a mean, which its tail would decide."""
-    early = frame.head(100)
-    rows = [("all steps", frame)] if len(frame) <= len(early) else [("first 100 steps", early), ("all steps", frame)]
+    """Alpha at the start and over all: quantiles, not a mean, which its tail would decide."""
+    early = frame.filter(pl.col("step") < pl.col("step").first() + EARLY)
+    rows = (
+        [("all steps", frame)] if len(early) == len(frame) else [(f"first {EARLY} steps", early), ("all steps", frame)]
+    )
     header = ("", "steps", "10 %", "median", "90 %", "above 1", "concave")
     return Numbers(header, tuple(_number_row(name, part) for name, part in rows))
 

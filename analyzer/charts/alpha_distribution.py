@@ -9,16 +9,13 @@ import polars as pl
 
 from ..wording import count, number, percent
 from .absent import why_absent
-from .alpha import SHOWN
+from .alpha import EARLY, SHOWN
 from .base import Chart, Figure, Key, Missing, Section
 from .marks import layered
 from .theme import DASHES, HEIGHT, MUTED, SERIES
 
 if TYPE_CHECKING:
     from ..run import Run
-
-EARLY = 100
-"""Steps that count as the start, where most faults of the step size show."""
 
 BIN = 0.1
 """Width of a bar, in units of alpha."""

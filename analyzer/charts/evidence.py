@@ -98,7 +98,8 @@ def _series(run: Run, finding: Finding, ref: ChartRef) -> Series:
     if ref.table == "metrics":
         return _metric(run, ref.column)
     column = derived.column(ref.table, ref.column)
-    title = f"{column.description[:1].upper()}{column.description[1:]}".split(":")[0].split(";")[0]
+    words = derived.quantity(ref.table, ref.column)
+    title = words[:1].upper() + words[1:]
     value = pl.col(column.name).list.max() if column.dtype.startswith("list") else pl.col(column.name)
     frame = run.frame(ref.table, column.name)
     if ref.table == "steps":

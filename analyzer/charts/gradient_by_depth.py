@@ -104,8 +104,9 @@ def _chart(dots: pl.DataFrame, labels: list[str], description: str) -> alt.Layer
 
 
 def _described(dots: pl.DataFrame, labels: list[str]) -> str:
-    start = dots.filter(pl.col("moment") == dots["moment"].max())
-    ordered = [row for label in labels for row in start.filter(pl.col("row") == label).iter_rows(named=True)]
+    moment = next(name for name in MOMENTS if name in dots["moment"])
+    shown = dots.filter(pl.col("moment") == moment)
+    ordered = [row for label in labels for row in shown.filter(pl.col("row") == label).iter_rows(named=True)]
     first, last = ordered[0], ordered[-1]
     ends = f"{number(first['ratio'])} in {first['row']}, {number(last['ratio'])} in {last['row']}"
-    return f"Gradient norm over parameter norm by depth, at the {first['moment']} of the run: {ends}."
+    return f"Gradient norm over parameter norm by depth, at the {moment} of the run: {ends}."

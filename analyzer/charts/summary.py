@@ -16,7 +16,6 @@ class Summary:
     """First, last and extreme values of a series, the steps where they stood, and how many values were not finite."""
 
     name: str
-    values: int
     first: float | None
     last: float | None
     low: float | None
@@ -45,7 +44,6 @@ def summarise(frame: pl.DataFrame, column: str, span: Span, by: str | None = Non
         .select("step", name.alias("name"), finite(column).alias("value"), nonfinite(column).alias("bad"))
         .group_by("name", maintain_order=True)
         .agg(
-            values=pl.len(),
             first=pl.col("value").drop_nulls().first(),
             last=pl.col("value").drop_nulls().last(),
             low=pl.col("value").min(),

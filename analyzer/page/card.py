@@ -28,9 +28,9 @@ class Fact:
 ENDINGS = {
     "completed": "Completed",
     "failed": "Failed",
-    "unfinished": "Unfinished: killed, or still running",
+    "unfinished": "Unfinished",
 }
-"""How a run can have ended, in words."""
+"""How a run can have ended, in a word."""
 
 
 def run_facts(run: Run) -> tuple[Fact, ...]:
@@ -44,7 +44,7 @@ def _facts(run: Run) -> Iterator[Fact]:
     yield Fact("Model", manifest.model or "", code=True)
     yield Fact("Parameters", count(manifest.parameters) if manifest.parameters is not None else "", f"in {tensors}")
     yield Fact("Steps", count(run.step_count), step_range(run.first_step, run.last_step))
-    yield Fact("Ended", ENDINGS[run.status].split(":")[0], ended_words(run))
+    yield Fact("Ended", ENDINGS[run.status], ended_words(run))
     yield Fact("Trained for", *_times(run))
     yield Fact("Started", _moment(manifest.started), _attempts(run))
     yield Fact("Optimizer", *optimizer_words(run.groups))

@@ -50,7 +50,7 @@ def index_entry(run: Run, result: RunResult, report: str) -> IndexEntry:
         code=first,
         anchor=f"#{first}" if first else "",
         steps=run.step_count,
-        status=ENDINGS[run.status].split(":")[0],
+        status=ENDINGS[run.status],
         sparkline=loss_sparkline(run),
         href=quote(report, safe="/"),
     )
