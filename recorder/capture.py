@@ -7,7 +7,8 @@ raise. Hooks are gone when the step closes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -96,6 +97,15 @@ class Capture:
     def kept(self) -> int | None:
         """Samples of the present pass that are kept."""
         return None if self.samples is None else max(1, int(self.samples * self.share))
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """While entered, gradients that arrive are not of the user's backward pass and are not kept."""
+        armed, self.armed = self.armed, False
+        try:
+            yield
+        finally:
+            self.armed = armed
 
     def disarm(self) -> None:
         """Remove the module hooks; gradients of calls already seen still arrive."""

@@ -14,7 +14,7 @@ from .step import Step
 
 logger = logging.getLogger("glideslope")
 
-MOMENTS = ("begin", "before_backward", "after_backward", "before_update", "after_update", "collect", "end")
+MOMENTS = ("begin", "before_backward", "after_backward", "leave", "before_update", "after_update", "collect", "end")
 _Calls = dict[str, list[tuple[Instrument, Callable[[Step], None]]]]
 
 

@@ -23,7 +23,7 @@ from .instruments.mode import audited_evaluation
 from .manifest import Origin, end_file, git_commit, now, run_file
 from .moments import Moments
 from .outlet import Outlet
-from .schedule import DENSE_STEPS, Schedule
+from .schedule import DENSE_STEPS, SPARSER, Schedule
 from .signals import SignalWatch
 from .step import Step
 from .stepping import Stepping
@@ -128,9 +128,10 @@ class Recorder:
             _tenth(device), hooks=not is_compiled(self._model), step=attempt.first_step,
         )  # fmt: skip
         instruments = [kind(self._context) for kind in PRESETS[self._preset] if self._own.get(kind.name, 1) is not None]
-        own = {name: every for name, every in self._own.items() if every is not None}
+        sparse = {i.name: SPARSER * self._every for i in instruments if i.sparse}
+        own = sparse | {name: every for name, every in self._own.items() if every is not None}
         self._moments = Moments(self._context, instruments, self._strict, own)
-        schedule = Schedule(self._every, self._dense_steps, attempt.first_step, own)
+        schedule = Schedule(self._every, self._dense_steps, attempt.first_step, own, frozenset(sparse))
         self._stepping = Stepping(self._context, self._moments, schedule, self._outlet)
         self._context.event("start", f"attempt {attempt.number} began at step {attempt.first_step}")
 

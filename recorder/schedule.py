@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 DENSE_STEPS = 100
 """Most faults show in the first steps, so each of them is probed."""
+SPARSER = 16
+"""Probes of other instruments to one of an expensive one."""
 JUMP_STEPS = 25
 """Steps probed one by one after a jump of the learning rate."""
 JUMP = 1.5
@@ -22,6 +24,8 @@ class Schedule:
     first_step: int = 0
     own: Mapping[str, int] = field(default_factory=dict)
     """Steps between the probes of instruments that have an interval of their own, by name."""
+    sparse: frozenset[str] = frozenset()
+    """Those among them that are too expensive to probe densely."""
     _dense_until: int = 0
     _rates: tuple[float, ...] | None = None
 
@@ -40,7 +44,10 @@ class Schedule:
         """Instruments with an interval of their own that probe at `step`; ask after `probed`."""
         if not self.own:
             return _NOBODY
-        return frozenset(name for name, every in self.own.items() if step < self._dense_until or step % every == 0)
+        dense = step < self._dense_until
+        return frozenset(
+            name for name, every in self.own.items() if step % every == 0 or (dense and name not in self.sparse)
+        )
 
 
 _NOBODY: frozenset[str] = frozenset()

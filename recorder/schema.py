@@ -84,6 +84,15 @@ STEPS = _table(
     Column("inner_mean", "float64", "", "mean over samples of g_i.g, g the gradient: its squared norm"),
     Column("inner_var", "float64", "", "variance over samples of g_i.g (ddof 1)"),
     Column("individual_count", "int64", "samples", "individual gradients behind inner_mean and inner_var"),
+    Column(
+        "hess_trace", "float64", "", "trace of the Hessian of the batch's loss, by Hutchinson's estimate, all tensors"
+    ),
+    Column(
+        "hess_max_ev", "float64", "", "largest (algebraic) eigenvalue of the Hessian of the batch's loss, by Lanczos"
+    ),
+    Column(
+        "hess_max_ev_residual", "float64", "", "norm of H v - hess_max_ev v: an eigenvalue is at most this far away"
+    ),
     Column("training_share", "float64", "share", "share of the modules that are in training mode"),
     Column("input_mean", "float64", "", "mean of the model's input"),
     Column("input_std", "float64", "", "standard deviation of the model's input"),
@@ -116,6 +125,7 @@ LAYERS = _table(
         "gsnr_sum", "float32", "", "sum over entries of squared mean over variance (ddof 0) of the individual gradients"
     ),
     Column("gsnr_count", "float32", "entries", "entries in gsnr_sum: those whose individual gradients differ"),
+    Column("hess_trace", "float32", "", "trace of the tensor's block of the Hessian, by Hutchinson's estimate"),
     Column("distance", "float32", "", "Euclidean distance from the tensor's first recorded value, before the update"),
 )
 

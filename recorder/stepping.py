@@ -76,6 +76,8 @@ class Stepping:
         """The `with` block of a step ended: no module runs under our hooks any longer."""
         if self._watching:
             self._stop_watching()
+        if step is self._open:
+            self._moments.call("leave", step)
         step.row.host["duration"] = time.perf_counter() - self._began
 
     def _stop_watching(self) -> None:

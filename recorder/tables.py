@@ -22,7 +22,7 @@ _TYPES = {
 }
 _TOTALS: Mapping[str, Callable[[Tensor], Tensor]] = {
     **dict.fromkeys(("grad_norm", "grad_norm_clipped", "update_norm"), lambda values: values.square().sum(-1).sqrt()),
-    **dict.fromkeys(("grad_var", "gsnr_sum", "gsnr_count"), lambda values: values.sum(-1)),
+    **dict.fromkeys(("grad_var", "gsnr_sum", "gsnr_count", "hess_trace"), lambda values: values.sum(-1)),
 }
 """Columns of `steps` that total, over the tensors, the column of `layers` of that name: norms and sums."""
 

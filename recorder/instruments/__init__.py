@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from .alpha import Alpha
 from .base import Instrument
+from .curvature import HessianTrace, LargestEigenvalue
 from .gradient_histogram import GradientHistogram
 from .individual_gradients import IndividualGradients
 from .layer_calls import LayerCalls
@@ -26,8 +27,16 @@ _AUDITS = (Wiring, LossInput, ModelInput, Mode)
 _BASIC = (GradientNorms, Updates, *_AUDITS)
 _ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, Alpha, IndividualGradients, GradientHistogram, Units)
 
-INSTRUMENTS: tuple[type[Instrument], ...] = _ECONOMY
+_BUSINESS = (*_ECONOMY, HessianTrace)
+_FULL = (*_BUSINESS, LargestEigenvalue)
+
+INSTRUMENTS: tuple[type[Instrument], ...] = _FULL
 """In the order in which they run: an instrument may use what an earlier one left in the context."""
 
-PRESETS: Mapping[str, tuple[type[Instrument], ...]] = {"basic": _BASIC, "economy": _ECONOMY}
+PRESETS: Mapping[str, tuple[type[Instrument], ...]] = {
+    "basic": _BASIC,
+    "economy": _ECONOMY,
+    "business": _BUSINESS,
+    "full": _FULL,
+}
 """From the least to the most expensive."""

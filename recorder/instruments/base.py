@@ -24,6 +24,8 @@ class Instrument:
     every_step: ClassVar[bool] = False
     """True for the cheap ones that look at every step; the others are called at probed steps only."""
 
+    sparse: ClassVar[bool] = False
+    """True for the expensive ones: they probe at every SPARSER-th probe only, and not densely at the start."""
     serves: ClassVar[bool] = False
     """True for those whose findings others build on: they probe whenever any instrument does."""
     needs_layers: ClassVar[bool] = False
@@ -44,6 +46,9 @@ class Instrument:
 
     def after_backward(self, step: Step) -> None:
         """A backward pass ended; `step.micro_batches[-1]` describes it."""
+
+    def leave(self, step: Step) -> None:
+        """The `with` block of the step ended, perhaps by an exception: module hooks must go."""
 
     def before_update(self, step: Step) -> None:
         """The optimizer is about to step; gradients may have been clipped."""

@@ -50,15 +50,19 @@ class Mode(Instrument):
         """Right after the step's first forward pass."""
         step.put("training_share", training_share(self.context.model))
 
+    def leave(self, step: Step) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
     def end(self, step: Step) -> None:
-        """Remove the hooks and add a row for each batch norm that ran.
+        """Add a row for each batch norm that ran.
 
         Whatever went wrong in a hook is raised here, outside the user's forward pass.
         """
-        for handle in self._handles:
-            handle.remove()
+        self.leave(step)
         seen, failure = self._seen, self._failure
-        self._handles, self._seen, self._failure = [], {}, None
+        self._seen, self._failure = {}, None
         if failure is not None:
             raise failure
         for name, (training, values) in seen.items():

@@ -6,13 +6,13 @@ Gaps between these sets are detached, unregistered, forgotten or stale parameter
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from ..graph import NODE_LIMIT, Walk, is_leaf
 from ..tensors import Tensors
 from .base import Instrument
 
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 FIRST_STEPS = 3
 """Steps whose graph is walked, at the start and after a change. Later only tensors not reached yet are followed."""
-NODE_LIMIT = 5_000
-"""Inner nodes of a graph that are looked at; beyond, a tensor counts as reached when a gradient appears.
-
-Looking at a node gives it a Python object that lives as long as the node. torch frees a chain of plain nodes in a loop,
-but one of such nodes by recursion, about 200 bytes of stack a node: a few ten thousand of them overflow it.
-"""
 
 
 class Wiring(Instrument):
@@ -147,18 +141,9 @@ def leaves(loss: Tensor) -> tuple[list[Tensor], bool]:
     """
     if loss.grad_fn is None:
         return ([loss] if loss.requires_grad else []), True
-    found: list[Tensor] = []
-    seen, queue, budget = {loss.grad_fn}, deque([loss.grad_fn]), NODE_LIMIT
-    while queue:
-        node = queue.popleft()
-        if type(node).__name__ == "AccumulateGrad":
-            found.append(node.variable)  # type: ignore[attr-defined]
-            continue
-        budget -= 1
-        following = [n for n, _ in node.next_functions if n is not None and n not in seen] if budget >= 0 else []
-        seen.update(following)
-        queue.extend(dict.fromkeys(following))
-    return found, budget >= 0
+    walk = Walk(loss)
+    found = [node.variable for node in walk if is_leaf(node)]
+    return found, walk.complete
 
 
 def gradient_states(tensors: Iterable[Tensor]) -> dict[int, object]:

@@ -21,11 +21,11 @@ REFERENCE_MODELS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def reference_training(path: Path, reference: dict[str, Any]) -> Training:
+def reference_training(path: Path, reference: dict[str, Any], **settings: Any) -> Training:
     model = REFERENCE_MODELS[reference["problem"]]().double()
     model.load_state_dict({k: torch.tensor(v, dtype=torch.float64) for k, v in reference["initial_parameters"].items()})
     options = {k: v for k, v in reference["optimizer_options"].items() if k != "decoupled_weight_decay"}
     kind = getattr(torch.optim, reference["optimizer"])
     pairs = zip(reference["inputs"], reference["targets"], strict=True)
     batches = [(torch.tensor(x, dtype=torch.float64), torch.tensor(y)) for x, y in pairs]
-    return train(path, model, batches, nn.CrossEntropyLoss(), lambda p: kind(p, **options))
+    return train(path, model, batches, nn.CrossEntropyLoss(), lambda p: kind(p, **options), **settings)

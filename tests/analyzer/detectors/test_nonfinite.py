@@ -86,3 +86,17 @@ def test_a_scaler_that_skips_on_and_on_is(tmp_path: Path) -> None:
 
 def test_a_single_step(tmp_path: Path) -> None:
     assert len(list(RULE.detect(open_run(write_run(tmp_path, {"loss": [math.nan]}))))) == 1
+
+
+def unscaled(path: Path, update: float | None) -> list[object]:
+    """Gradients that overflow at first, under a scaler that the recorder was not told of."""
+    norms = [math.inf] * 3 + [1.0] * 57
+    updates = [update] * 3 + [0.1] * 57
+    run = open_run(write_run(path, {"loss": falling(60), "grad_norm": norms, "update_norm": updates}))
+    return list(RULE.detect(run))
+
+
+def test_steps_that_were_not_taken_are_no_finding(tmp_path: Path) -> None:
+    assert unscaled(tmp_path / "none", None) == []
+    assert unscaled(tmp_path / "zero", 0.0) == []
+    assert len(unscaled(tmp_path / "taken", 0.1)) == 1

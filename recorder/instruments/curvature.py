@@ -1,0 +1,87 @@
+"""Curvature of the batch's loss: traces of the Hessian's blocks, and its largest eigenvalue.
+
+From Hessian-vector products on the graph that the user is about to differentiate, which stays as it is.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..context import Context
+from ..hessian import Hessian, block_traces, largest_eigenvalue
+from ..schema import LAYERS, STEPS
+from ..step import Step
+from .base import Instrument
+
+
+class Curvature(Instrument):
+    """What both have in common: their schedule, a generator of their own, and the parameters they look at."""
+
+    sparse = True
+    needs_layers = True
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        device = next((p.device for p in context.tensors.parameters), torch.device("cpu"))
+        self._random = torch.Generator(device).manual_seed(0)
+
+    def before_backward(self, step: Step) -> None:
+        held = self.context.held()
+        pairs = enumerate(self.context.tensors.parameters)
+        positions = tuple(i for i, p in pairs if p.requires_grad and id(p) in held and p.numel())
+        if step.loss_graph is None or not positions:
+            return
+        try:
+            with self.context.capture.paused():
+                parameters = [self.context.tensors.parameters[i] for i in positions]
+                self.measure(step, Hessian(step.loss_graph, parameters), positions)
+        except (RuntimeError, NotImplementedError) as error:  # of an operation of the model, not of ours
+            names = tuple(f"steps.{column.name}" for column in self.columns)
+            self.context.explain(names, f"the loss cannot be differentiated twice: {str(error).splitlines()[0]}")
+
+    def measure(self, step: Step, hessian: Hessian, positions: tuple[int, ...]) -> None:
+        """Put what is measured into the step's row. `positions`: of the tensors that the Hessian is taken in."""
+        raise NotImplementedError
+
+
+class HessianTrace(Curvature):
+    """Trace of the Hessian's block of each tensor, by Hutchinson's estimate."""
+
+    name = "hessian-trace"
+    columns = (LAYERS["hess_trace"], STEPS["hess_trace"])
+    VECTORS = 2
+    """Random vectors a probe."""
+
+    def measure(self, step: Step, hessian: Hessian, positions: tuple[int, ...]) -> None:
+        signs = [self._signs(sum(hessian.sizes)) for _ in range(self.VECTORS)]
+        traces = block_traces(hessian.__matmul__, hessian.sizes, signs)
+        step.put_tensors("hess_trace", list(traces.unbind()), positions)
+
+    def _signs(self, size: int) -> Tensor:
+        some = self.context.tensors.parameters[0]
+        bits = torch.randint(0, 2, (size,), generator=self._random, device=some.device)
+        return (2 * bits - 1).to(some.dtype)
+
+
+class LargestEigenvalue(Curvature):
+    """Largest algebraic eigenvalue of the Hessian by Lanczos, started from the last probe's eigenvector."""
+
+    name = "largest-eigenvalue"
+    columns = (STEPS["hess_max_ev"], STEPS["hess_max_ev_residual"])
+    ITERATIONS = 6
+    """Hessian-vector products a probe."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._last: Tensor | None = None
+
+    def measure(self, step: Step, hessian: Hessian, positions: tuple[int, ...]) -> None:
+        size, some = sum(hessian.sizes), self.context.tensors.parameters[positions[0]]
+        if self._last is None or len(self._last) != size:
+            self._last = torch.randn(size, generator=self._random, device=some.device, dtype=some.dtype)
+        value, vector, residual = largest_eigenvalue(hessian.__matmul__, self._last, self.ITERATIONS)
+        finite = torch.isfinite(vector).all()
+        self._last = torch.where(finite, vector, self._last)
+        step.put("hess_max_ev", value)
+        step.put("hess_max_ev_residual", residual)
