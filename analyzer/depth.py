@@ -58,7 +58,7 @@ def _optimizer(run: Run, tensor: TensorInfo) -> int | None:
 
 
 def gradient_profile(run: Run) -> pl.DataFrame:
-    """Relative gradients by depth, a row per probe: `decades`, `trend`, `first`, `last` and `rows`.
+    """Relative gradients by depth, a row per probe: `decades` and `trend`.
 
     `decades` is log10 of the relative gradient (its norm over the tensor's) of the first layers, less that of the
     last: the mean over a quarter of the layers at either end. `trend` is the correlation of log10 with the depth.
@@ -67,7 +67,7 @@ def gradient_profile(run: Run) -> pl.DataFrame:
     frame = of_weights(run, "grad_norm", "grad_ratio").drop_nulls("grad_norm")
     count = frame["depth"].n_unique()
     if count < 3:
-        return pl.DataFrame(schema={"step": pl.Int64, "decades": pl.Float64, "trend": pl.Float64, "rows": pl.UInt32})
+        return pl.DataFrame(schema={"step": pl.Int64, "decades": pl.Float64, "trend": pl.Float64})
     end = max(1, count // 4)
     largest = pl.col("grad_ratio").max().over("step")
     relative = pl.when(largest > 0).then((pl.col("grad_ratio").fill_null(0.0) / largest).clip(FLOOR)).otherwise(FLOOR)
@@ -82,13 +82,11 @@ def gradient_profile(run: Run) -> pl.DataFrame:
             pl.col("log").tail(end).mean().alias("tail"),
             pl.corr("depth", "log").fill_nan(0.0).alias("trend"),
             (pl.col("grad_norm") == 0).all().alias("none"),
-            pl.len().alias("rows"),
         )
         .select(
             "step",
             pl.when("none").then(pl.lit(-12.0)).otherwise(pl.col("head") - pl.col("tail")).alias("decades"),
             pl.when("none").then(pl.lit(1.0)).otherwise(pl.col("trend")).alias("trend"),
-            "rows",
         )
     )
 

@@ -70,7 +70,7 @@ def harm(run: Run, progress: Progress, phase: Phases, rise: float = 1.2) -> Harm
     length = block_length(series.height) if series.height >= SHORT else max(1, series.height // 2)
     means = blocks(series, "loss", length)
     above = means.filter((pl.col("mean") > limit) & (pl.col("upper") > limit))  # a few outliers are no level
-    broke = first_nonfinite(run)
+    broke = broken(run)
     signs = _signs(run, series, phase, max(1.15 * start, start + SIGNIFICANT * noise)) if ignorant else {}
     if not above.is_empty():
         high = series.filter((pl.col("loss") > limit) & (pl.col("step") >= above["first_step"][0]))
@@ -110,11 +110,18 @@ def starting_level(run: Run, series: pl.DataFrame) -> tuple[float, float]:
 def first_nonfinite(run: Run) -> int | None:
     """The first step whose loss or gradient is not finite, those that a gradient scaler skipped left out."""
     frame = run.frame("steps", "loss", "grad_norm", "skipped")
-    bad = frame.filter(
-        (pl.col("loss").is_finite().not_() | pl.col("grad_norm").is_finite().not_())
-        & ~pl.col("skipped").fill_null(value=False)
-    )
-    return None if bad.is_empty() else int(bad["step"][0])
+    bad = pl.col("loss").is_finite().not_() | pl.col("grad_norm").is_finite().not_()
+    found = frame.filter(bad & ~pl.col("skipped").fill_null(value=False))
+    return None if found.is_empty() else int(found["step"][0])
+
+
+def broken(run: Run) -> int | None:
+    """The first step that was not finite, if most of the losses after it were not either; None if the run went on."""
+    step = first_nonfinite(run)
+    if step is None:
+        return None
+    after = run.frame("steps", "loss").filter(pl.col("step") > step)["loss"].drop_nulls()
+    return step if after.is_empty() or scalar(after.is_finite().mean()) < 0.5 else None
 
 
 def _signs(run: Run, series: pl.DataFrame, phase: Phases, limit: float) -> dict[Kind, int]:

@@ -37,7 +37,7 @@ class ZeroInformation:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where the loss began and ended. `learned`: share of the reference that is gone at the end, None if unknown.
+    """Where the loss began and ended. `learned`: share of the reference that is gone at the end, negative if it rose.
 
     `reference` is the loss of a model that knows nothing where that is known, else the loss at the start.
     """

@@ -43,9 +43,7 @@ def firing_spans(steps: pl.Series, violated: pl.Series, enter: int = 4, leave: i
         .with_columns((pl.col("near") != pl.col("near").shift(fill_value=False)).cum_sum().alias("group"))
     )
     hits = pl.col("step").filter("violated")
-    inside = pl.col("step").is_between(
-        pl.col("step").filter("violated").first(), pl.col("step").filter("violated").last()
-    )
+    inside = pl.col("step").is_between(hits.first(), hits.last())
     spans = (
         frame.filter("near")
         .group_by("group", maintain_order=True)

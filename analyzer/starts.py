@@ -7,7 +7,7 @@ from typing import Literal
 
 from .depth import gradient_profile
 from .noise import scalar
-from .overshoot import first_nonfinite
+from .overshoot import broken
 from .progress import logit_span, losses, prediction_spread, zero_information
 from .run import Run
 
@@ -63,7 +63,7 @@ def _settled(run: Run, first: float) -> bool:
     """Whether the run left its first loss far behind, down or up: one that had converged before would not."""
     series = losses(run)["loss"]
     later = scalar(series.tail(max(1, series.len() // 2)).median())
-    return first_nonfinite(run) is not None or not first / 3 < later < 3 * first
+    return broken(run) is not None or not first / 3 < later < 3 * first
 
 
 def _growth(run: Run, step: int) -> float | None:

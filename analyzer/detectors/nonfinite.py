@@ -32,8 +32,9 @@ class NonFinite(Detector):
 
     ## What it does
     Looks for the first step at which the loss, a gradient, a parameter or an update is not finite, and for the first
-    such tensor in the order of the backward pass. Steps that a gradient scaler skipped are no finding: half precision
-    overflows now and then, and the scaler is there to see to it; only a scaler that skips many steps in a row is.
+    such tensor in the order of the backward pass. Steps that a gradient scaler skipped, or that were not taken, are no
+    finding: half precision overflows now and then, and the scaler is there to see to it; only a scaler that skips many
+    steps in a row is.
 
     ## Why it matters
     One NaN spreads to every parameter with the next update. Nothing that the run computes afterwards means anything.
@@ -64,7 +65,7 @@ class NonFinite(Detector):
     def detect(self, run: Run) -> Iterator[Finding]:
         """One finding for the first non-finite value, one for a scaler that skips on and on."""
         first = _first(run)
-        if first is not None:
+        if first is not None and not _passed_over(run, first):
             yield self._finding(run, first)
         elif (stretch := _skipped(run)) is not None and stretch[2] >= self.skipped_in_a_row:
             yield self._skipping(stretch)
@@ -129,10 +130,16 @@ def _first(run: Run) -> int | None:
     skipped = run.frame("steps", "skipped").filter(pl.col("skipped"))
     layers = run.frame("layers", *values).join(skipped, on="step", how="anti", maintain_order="left")
     bad = layers.filter(pl.any_horizontal(pl.col(name).is_finite().not_() for name in values))
-    found = [
-        step for step in (first_nonfinite(run), None if bad.is_empty() else int(bad["step"][0])) if step is not None
-    ]
-    return min(found, default=None)
+    found = (first_nonfinite(run), None if bad.is_empty() else int(bad["step"][0]))
+    return min((step for step in found if step is not None), default=None)
+
+
+def _passed_over(run: Run, step: int) -> bool:
+    """Whether the losses are all finite and the optimizer made no step there, as a scaler that is not told of does."""
+    updates = run.frame("steps", "update_norm")
+    made = updates.filter((pl.col("step") == step) & (pl.col("update_norm") != 0))
+    known = updates["update_norm"].count() > 0
+    return known and made.is_empty() and run.frame("steps", "loss")["loss"].drop_nulls().is_finite().all()
 
 
 def _skipped(run: Run) -> tuple[int, int, int] | None:

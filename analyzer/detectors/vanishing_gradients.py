@@ -13,7 +13,7 @@ from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import scalar
 from ..overshoot import death
 from ..phases import phases
-from ..progress import Progress, measured, uninformed
+from ..progress import Progress, adversarial, measured, uninformed
 from ..run import Run
 from ..spans import Span, firing_spans
 from ..wording import count, number, percent
@@ -67,6 +67,8 @@ class VanishingGradients(Detector):
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding, for the longest stretch."""
+        if adversarial(run):
+            raise NotApplicable("several optimizers take turns: how much was learned is not known")
         profile = gradient_profile(run)
         if profile.is_empty():
             raise NotApplicable("fewer than three weight tensors have gradients: there is no depth to compare over")
