@@ -29,7 +29,9 @@ class Curvature(Instrument):
     def before_backward(self, step: Step) -> None:
         held = self.context.held()
         pairs = enumerate(self.context.tensors.parameters)
-        positions = tuple(i for i, p in pairs if p.requires_grad and id(p) in held and p.numel())
+        positions = tuple(
+            i for i, p in pairs if p.requires_grad and p.is_floating_point() and id(p) in held and p.numel()
+        )
         if step.loss_graph is None or not positions:
             return
         try:
