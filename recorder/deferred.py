@@ -15,7 +15,7 @@ from .buffer import arrival, to_host
 from .precision import widest
 
 CAPACITY = 1024
-"""Device values between two drains."""
+"""Device values between two drains; the store grows where one step brings more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class Deferred:
             return {key: self._stored(item) for key, item in value.items()}
         if not isinstance(value, Tensor):
             return value
-        if self._used >= CAPACITY:
-            return None
+        if self._used >= len(self._values):
+            self._values = torch.cat([self._values, torch.zeros_like(self._values)])
         position, self._used = self._used, self._used + 1
         self._values[position].copy_(value.detach())
         return _At(position)

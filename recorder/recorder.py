@@ -5,8 +5,9 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
@@ -124,9 +125,15 @@ class Recorder:
         names = ShardNames(attempt.number, attempt.rank)
         self._outlet = Outlet(self._directory, names, self._run_id, tensors, device)
         self._context = Context(
-            self._model, self._optimizers, self._loss_fn, tensors, self._outlet.deferred, self._probe_memory or
-            _tenth(device), hooks=not is_compiled(self._model), step=attempt.first_step,
-        )  # fmt: skip
+            self._model,
+            self._optimizers,
+            self._loss_fn,
+            tensors,
+            self._outlet.deferred,
+            _tenth(device) if self._probe_memory is None else self._probe_memory,
+            hooks=not is_compiled(self._model),
+            step=attempt.first_step,
+        )
         instruments = [kind(self._context) for kind in PRESETS[self._preset] if self._own.get(kind.name, 1) is not None]
         sparse = {i.name: SPARSER * self._every for i in instruments if i.sparse}
         own = sparse | {name: every for name, every in self._own.items() if every is not None}
@@ -141,11 +148,9 @@ class Recorder:
             raise RuntimeError("the recorder does not run: use it in a `with` statement, or call start() first")
         self._stepping.finish()
         if self._stepping.recorded and not self._described:
-            with self._stepping.contained("describing the run"):
-                self._describe()
+            self._contained("describing the run", self._describe)
         if self._outlet.due:
-            with self._stepping.contained("draining"):
-                self._outlet.drain()
+            self._contained("draining", self._outlet.drain)
         return self._stepping.begin()
 
     def log(self, split: str, step: int | None = None, epoch: float | None = None, **values: Tensor | float) -> None:
@@ -181,20 +186,27 @@ class Recorder:
         self._signals.restore()
         if isinstance(error, SystemExit) and not error.code:
             error = None
-        with self._stepping.contained("closing the last step"):
-            self._stepping.close()
-        with self._stepping.contained("describing the run"):
-            if not self._described:
-                self._describe()
-        with self._stepping.contained("draining"):
-            self._outlet.drain(None if error is None else "exception")
-        with self._stepping.contained("writing the last shards"):
-            self._outlet.writer.close()
-            end = end_file(self._origin, self._attempt.rank, self._stepping.last, self._stepping.recorded, error)
-            self._directory.write_json(f"end-a{self._attempt.number:02}-r{self._attempt.rank:03}.json", end)
+        with ExitStack() as stack:  # from the last to the first, each whatever became of the others
+            stack.callback(self._contained, "writing the end file", partial(self._write_end, error))
+            stack.callback(self._contained, "writing the last shards", self._outlet.writer.close)
+            stack.callback(
+                self._contained, "draining", partial(self._outlet.drain, None if error is None else "exception")
+            )
+            stack.callback(self._contained, "describing the run", self._describe)
+            stack.callback(self._contained, "closing the last step", self._stepping.close)
+
+    def _contained(self, doing: str, action: Callable[[], object]) -> None:
+        with self._stepping.contained(doing):
+            action()
+
+    def _write_end(self, error: BaseException | None) -> None:
+        end = end_file(self._origin, self._attempt.rank, self._stepping.last, self._stepping.recorded, error)
+        self._directory.write_json(f"end-a{self._attempt.number:02}-r{self._attempt.rank:03}.json", end)
 
     def _describe(self) -> None:
-        """Have the run file written, once the first step has shown the order of the modules."""
+        """Have the run file written, once: the first step has shown the order of the modules."""
+        if self._described:
+            return
         self._described = True
         if self._attempt.rank == 0:
             content = run_file(self._origin, self._context, self._stepping.order.order, self._moments.instruments)

@@ -40,6 +40,10 @@ RANGES: Mapping[type[nn.Module], Range] = {
 """By activation. The soft ones count as stuck where their slope is below a twentieth of the steepest."""
 
 
+_OVER_CHANNELS = (nn.Conv1d, nn.ConvTranspose1d, nn.BatchNorm1d, nn.GroupNorm, nn.InstanceNorm1d)
+"""Modules whose output of three dimensions has its units in the second."""
+
+
 class Units(Instrument):
     """Share of the units of each activation module that are dead, and that are saturated, on the whole batch."""
 
@@ -54,9 +58,12 @@ class Units(Instrument):
         self._failure: Exception | None = None
 
     def begin(self, step: Step) -> None:
+        channels = False
         for name, module in self.context.model.named_modules():
             if type(module) in RANGES:
-                self._handles.append(module.register_forward_hook(self._watch(name)))
+                self._handles.append(module.register_forward_hook(self._watch(name, channels)))
+            elif module._parameters:
+                channels = isinstance(module, _OVER_CHANNELS)
 
     def before_update(self, step: Step) -> None:
         """A row for each module; a unit counts as stuck only if it was in every call of the step."""
@@ -77,12 +84,12 @@ class Units(Instrument):
         if failure is not None:
             raise failure
 
-    def _watch(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
+    def _watch(self, name: str, channels: bool) -> Callable[[nn.Module, Any, Any], None]:
         def note(module: nn.Module, _: Any, output: Any) -> None:
             try:
                 if watched():
                     with torch._C.DisableTorchFunction(), torch.no_grad():
-                        self._note(name, stuck(output, RANGES[type(module)]))
+                        self._note(name, stuck(output, RANGES[type(module)], channels))
             except Exception as error:  # the user's forward pass goes on
                 self._failure = error
 
@@ -100,14 +107,15 @@ def share(flags: Tensor) -> Tensor:
     return flags.to(widest(flags.device)).mean()
 
 
-def stuck(output: Tensor, reach: Range) -> tuple[Tensor, Tensor]:
+def stuck(output: Tensor, reach: Range, channels: bool = False) -> tuple[Tensor, Tensor]:
     """Whether each unit is dead, and whether it is saturated, on all samples: two boolean tensors (units,).
 
-    `output`: (samples,) of one unit, (samples, units), (samples, units, height, width[, depth]), or (samples, tokens,
-    units): all that a unit answers to counts as samples.
+    `output`: (samples,) of one unit, (samples, units), (samples, units, height, width[, depth]); of three dimensions
+    (samples, units, length) after a module over `channels`, else (samples, tokens, units). All that a unit answers to
+    counts as samples.
     """
     output = output if output.dim() > 1 else output.reshape(-1, 1)
-    unit = 1 if output.dim() in (2, 4, 5) else output.dim() - 1
+    unit = 1 if channels or output.dim() in (2, 4, 5) else output.dim() - 1
     values = output.detach().movedim(unit, 0).flatten(1)
     low, high = (values <= reach.low).all(1), (values >= reach.high).all(1)
     nothing = torch.zeros_like(low)

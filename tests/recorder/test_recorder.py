@@ -158,3 +158,12 @@ def test_a_uri_is_a_run_directory_too(tmp_path: Path) -> None:
     with Recorder(uri, net, optimizer, strict=True) as recorder, recorder.step() as step:
         step.backward(net(torch.randn(4, 6)).sum())
     assert read(tmp_path / "run", "steps")["step"].to_list() == [0]
+
+
+def test_one_step_may_bring_more_values_than_the_store_holds(tmp_path: Path) -> None:
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with Recorder(tmp_path / "run", net, optimizer, strict=True) as recorder, recorder.step() as step:
+        step.backward(net(torch.randn(4, 6)).sum())
+        recorder.log("train", **{f"metric{i}": torch.tensor(float(i)) for i in range(3000)})
+    assert read(tmp_path / "run", "metrics")["value"].to_list() == [float(i) for i in range(3000)]

@@ -75,3 +75,14 @@ def test_passes_without_gradient_do_not_count(tmp_path: Path) -> None:
     batch = (torch.randn(64, 6), torch.randint(0, 3, (64,)))
     path = train(tmp_path / "run", model, [batch], nn.CrossEntropyLoss(), between=look).path
     assert modules(path)["1"][0][0] < 0.5
+
+
+def test_units_after_a_convolution_over_a_sequence_are_its_channels(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv1d(2, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(24, 3))
+    with torch.no_grad():
+        model[0].bias[1] = -100.0
+    path = train(
+        tmp_path / "run", model, [(torch.randn(8, 2, 8), torch.randint(0, 3, (8,)))], nn.CrossEntropyLoss()
+    ).path
+    assert modules(path) == {"1": [(0.25, 0.0, 4)]}
