@@ -112,7 +112,7 @@ def _share(run: Run, full_name: str) -> str:
     if table not in schema.TABLES or column not in schema.TABLES[table].columns:
         return "unknown to this version of glideslope"
     values, rows = run.count(table, column), run.row_count(table)
-    if values:
+    if values and rows:
         return percent(values / rows)
     reason = run.null_reasons.get(full_name)
     return f"nothing ({visible(reason)})" if reason else "nothing"

@@ -34,14 +34,14 @@ def read_object(path: Path) -> JsonObject:
     Raises RunError when the file cannot be read, is not a JSON object, or was written by a newer recorder.
     """
     try:
-        data = json.loads(path.read_bytes())
+        data = _printable(json.loads(path.read_bytes()))
     except OSError as error:
         raise RunError(f"{path} cannot be read ({error.strerror or error}): check its permissions.") from None
     except (ValueError, RecursionError):
         raise RunError(f"{path} is truncated or not JSON: {REMEDY}.") from None
     if not isinstance(data, dict):
         raise RunError(f"{path} holds {_TYPE_NAMES[type(data)]} instead of a JSON object: {REMEDY}.")
-    file = JsonObject(path, _printable(data))
+    file = JsonObject(path, data)
     version = file.integer("format")
     if version > schema.FORMAT:
         raise RunError(

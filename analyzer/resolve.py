@@ -121,6 +121,8 @@ def in_order(frame: pl.LazyFrame, table: schema.Table) -> pl.LazyFrame:
 
     A writer goes forward, but goes back for the rows it held when an incident makes them worth keeping.
     """
+    if table.name == schema.STEPS.name:
+        frame = frame.drop_nulls("step")  # no recorder writes such a row
     change = pl.col("step").diff()
     backwards, level = (
         frame.select((change < 0).any().alias("backwards"), (change == 0).any().alias("level")).collect().row(0)

@@ -167,6 +167,7 @@ def open_run(path: str | Path) -> Run:
     root, copy = fetch(path) if isinstance(path, str) and is_uri(path) else (Path(path), None)
     try:
         files = read_directory(root)
+        root = root.absolute()  # polars would take a leading "~" for the home directory
         shards = find_shards(root, {item.attempt: item.run_id for item in files.attempts})
     except OSError as error:
         raise RunError(

@@ -80,6 +80,18 @@ def test_directory_names_that_look_like_patterns(tmp_path: Path) -> None:
     assert losses(write_run(tmp_path / "lr=0.1" / "[seed] *1*", LOSSES)) == [(0, 3.0), (1, 2.0), (2, 1.0)]
 
 
+def test_a_tilde_is_not_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path / "~" / "digits", LOSSES)
+    monkeypatch.chdir(tmp_path)
+    assert losses(Path("~/digits")) == [(0, 3.0), (1, 2.0), (2, 1.0)]
+
+
+def test_a_row_without_a_step_is_none(tmp_path: Path) -> None:
+    run = open_run(write_run(tmp_path, {"step": [None, 0, None], "loss": [1.0, 2.0, 3.0]}, end=None))
+    assert run.frame("steps", "loss").rows() == [(0, 2.0)]
+    assert (run.first_step, run.last_step) == (0, 0)
+
+
 def test_events_and_metrics(tmp_path: Path) -> None:
     events = [
         {"step": 2, "kind": "incident", "detail": {"what": "jump"}},
@@ -361,6 +373,7 @@ def test_not_a_run(tmp_path: Path, make: Any, words: str) -> None:
         ("", "is truncated or not JSON"),
         (json.dumps(run_file())[:100], "is truncated or not JSON"),
         ("[" * 100_000, "is truncated or not JSON"),
+        ('{"a":' * 950 + "1" + "}" * 950, "is truncated or not JSON"),
         (b"\xff\xfe\x00", "is truncated or not JSON"),
         ("9" * 10_000, "is truncated or not JSON"),
         ("[]", "holds a list instead of a JSON object"),
