@@ -58,6 +58,8 @@ def of_call(unit: Unit, one: Pass, call: Call, before: list[Tensor], first: int,
     x, gradient = layer_input(call, one, before[next(iter(unit.parameters.values()))].dtype)
     each = len(gradient) // one.kept
     found = _of_rows(unit, x, gradient, slice(first * each, last * each))
+    if each == 1:
+        return found
     return {name: part.reshape(last - first, each, *part.shape[1:]).sum(1) for name, part in found.items()}
 
 

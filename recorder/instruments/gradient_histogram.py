@@ -21,6 +21,8 @@ LOWEST, HIGHEST = -24, 8
 """Powers of two between which magnitudes are told apart; the middle bin takes smaller ones, the outermost larger."""
 SAMPLES = 16
 """Samples of a step, from its first pass, whose gradients are counted."""
+ENTRIES = 1 << 18
+"""Entries beyond which fewer samples are, down to one: a large model has enough of them in a single gradient."""
 
 
 def edges() -> list[float]:
@@ -51,7 +53,8 @@ class GradientHistogram(Instrument):
         factor = passes.samples if step.scale is None else passes.samples / step.scale
         counts: dict[int, Tensor] = {}
         one = passes.passes[0]
-        samples = min(SAMPLES, one.kept)
+        entries = sum(p.numel() for p in self.context.tensors.parameters)
+        samples = min(SAMPLES, one.kept, max(1, ENTRIES // max(entries, 1)))
         for group in groups(passes.usable.units):
             for parts in in_chunks(group, one, before, samples):
                 for position, part in parts.items():
@@ -61,12 +64,26 @@ class GradientHistogram(Instrument):
 
 
 def histogram(values: Tensor) -> Tensor:
-    """Counts (BINS,) of the values by the bins of `edges`, exact for up to 2^24 values in float32; NaN is not counted.
+    """Exact counts (BINS,), int64, of the values by the bins of `edges`; NaN counts as infinite.
 
-    A magnitude m falls into the bin of floor(log2 m), which `frexp` reads off without a logarithm.
+    Sign and exponent are read off the bits of the numbers: that is the bin, and far cheaper than a logarithm.
     """
     flat = values.flatten()
-    power = torch.frexp(flat)[1].to(flat.dtype).clamp_(LOWEST, HIGHEST + 1) - LOWEST
-    power = torch.where(flat.isinf(), float(HIGHEST + 1 - LOWEST), power)
-    signed = torch.where(flat.isnan(), float(BINS), power * flat.sign())  # outside of all bins
-    return torch.histc(signed, BINS, -(BINS // 2) - 0.5, BINS // 2 + 0.5)
+    flat = flat if flat.dtype in _LAYOUTS else flat.float()
+    integer, mantissa, exponent = _LAYOUTS[flat.dtype]
+    codes = (flat.view(integer) >> mantissa).bitwise_and_(2 ** (exponent + 1) - 1)
+    one = torch.ones((), dtype=torch.int64, device=flat.device)
+    counts = one.new_zeros(2 ** (exponent + 1)).index_add_(0, codes, one.expand(len(codes)))
+    return one.new_zeros(BINS).index_add_(0, _bin_of(codes.device, exponent), counts)
+
+
+_LAYOUTS = {torch.float32: (torch.int32, 23, 8), torch.float64: (torch.int64, 52, 11)}
+"""Integers of the same size, bits of the mantissa and bits of the exponent, of the formats of IEEE 754."""
+
+
+def _bin_of(device: torch.device, exponent: int) -> Tensor:
+    """The bin of each code, sign bit and exponent, (2^(exponent+1),); zero has the lowest exponent."""
+    codes = torch.arange(2 ** (exponent + 1), device=device)
+    power = codes % 2**exponent - (2 ** (exponent - 1) - 1)
+    away = (power - LOWEST + 1).clamp_(0, HIGHEST - LOWEST + 1)
+    return BINS // 2 + torch.where(codes < 2**exponent, away, -away)

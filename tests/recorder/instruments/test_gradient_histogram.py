@@ -33,8 +33,21 @@ def test_counts_by_the_edges(values: list[float]) -> None:
     assert histogram(torch.tensor(values, dtype=torch.float32)).long().tolist() == counted(values)
 
 
-def test_nan_is_not_counted() -> None:
-    assert histogram(torch.tensor([float("nan"), 1.0])).sum() == 1
+def test_nan_and_infinity_are_in_the_outermost_bins() -> None:
+    counts = histogram(torch.tensor([float("nan"), float("inf"), float("-inf"), 1.0])).tolist()
+    assert counts[0] + counts[-1] == 3
+    assert sum(counts) == 4
+
+
+def test_counts_are_exact_beyond_what_a_float_can_count() -> None:
+    assert histogram(torch.full((2**24 + 3,), 0.5)).max() == 2**24 + 3
+
+
+def test_a_large_model_is_counted_on_fewer_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recorder.instruments.gradient_histogram.ENTRIES", 200)
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))  # 53 entries
+    training = train(tmp_path / "run", model, [(torch.randn(20, 6), torch.randint(0, 3, (20,)))], nn.CrossEntropyLoss())
+    assert read(training.path, "histograms")["samples"].unique().to_list() == [3]
 
 
 @pytest.mark.parametrize("name", ["mlp", "convolutions", "tokens", "called twice"])
