@@ -7,8 +7,7 @@ raise. Hooks are gone when the step closes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -17,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.hooks import RemovableHandle
+
+from .hooks import Hook
 
 
 @dataclass(slots=True, eq=False)
@@ -63,8 +64,13 @@ class Capture:
     def __init__(self) -> None:
         self._handles: list[RemovableHandle] = []
         self._calls: list[Call] = []
+        self._tensor_handles: list[RemovableHandle] = []
         self._states: dict[nn.Module, list[tuple[Tensor, Tensor | None]]] = {}
         self.armed = False
+        self.listening = False
+        """Whether the backward pass of the step runs: gradients that others ask for are none of it."""
+        self.failure = ""
+        """What went wrong in a hook of this step, if anything did."""
         self.overflowed = False
         """Whether the step would have held more than its limit of bytes; its calls were let go."""
         self.samples: int | None = None
@@ -79,11 +85,11 @@ class Capture:
 
     def arm(self, modules: Iterable[nn.Module], replayed: Iterable[nn.Module], limit: int) -> None:
         """Place hooks on `modules`; for those in `replayed` the random state at their call is kept too."""
-        self._limit, self.overflowed, self.armed = limit, False, True
+        self._limit, self.overflowed, self.failure, self.armed = limit, False, "", True
         for module in modules:
-            self._handles.append(module.register_forward_hook(self._seen, with_kwargs=True))
+            self._handles.append(module.register_forward_hook(Hook(self._seen), with_kwargs=True))
         for module in replayed:
-            self._handles.append(module.register_forward_pre_hook(self._about_to_run))
+            self._handles.append(module.register_forward_pre_hook(Hook(self._about_to_run)))
 
     def take(self) -> list[Call]:
         """The calls that the last backward pass reached. Others stay, in case a later pass reaches them."""
@@ -98,15 +104,6 @@ class Capture:
         """Samples of the present pass that are kept."""
         return None if self.samples is None else max(1, int(self.samples * self.share))
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """While entered, gradients that arrive are not of the user's backward pass and are not kept."""
-        armed, self.armed = self.armed, False
-        try:
-            yield
-        finally:
-            self.armed = armed
-
     def disarm(self) -> None:
         """Remove the module hooks; gradients of calls already seen still arrive."""
         for handle in self._handles:
@@ -116,6 +113,9 @@ class Capture:
     def release(self) -> None:
         """Remove everything and let go of what is held."""
         self.disarm()
+        for handle in self._tensor_handles:
+            handle.remove()
+        self._tensor_handles.clear()
         self._calls.clear()
         self._states.clear()
         self._storages.clear()
@@ -137,8 +137,8 @@ class Capture:
         try:
             with torch._C.DisableTorchFunction():
                 self._note(module, args, kwargs, output)
-        except Exception:  # a hook must never be the reason that a forward pass fails: without the call, no value
-            self._let_go()
+        except Exception as error:  # never the reason that a forward pass fails: without the call, no value
+            self._fail(error)
 
     def _note(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         states = self._states.get(module)
@@ -155,11 +155,12 @@ class Capture:
         call.versions = _versions((call.args, call.kwargs))
         self._calls.append(call)
         for position, tensor in differentiable:
-            tensor.register_hook(lambda gradient, position=position: self._arrived(call, position, gradient))
+            arrived = partial(self._arrived, call, position)
+            self._tensor_handles.append(tensor.register_hook(arrived))
 
     def _arrived(self, call: Call, position: int, gradient: Tensor) -> None:
         """An output's gradient arrived. Until now autograd held the input for itself; from now on we do."""
-        if not self.armed or self.overflowed:
+        if not self.listening or not self.armed or self.overflowed:
             return
         try:
             held = call.gradients.get(position)
@@ -168,8 +169,8 @@ class Capture:
                 self._trim(call, position)
             for tensor in (call.gradients[position], *tree_flatten((call.args, call.kwargs))[0]):
                 self._count(tensor)
-        except Exception:  # as above
-            self._let_go()
+        except Exception as error:  # as above
+            self._fail(error)
 
     def _trim(self, call: Call, position: int) -> None:
         """Keep copies of the first samples only; of an input that its module averages over, all."""
@@ -199,6 +200,10 @@ class Capture:
             self.hopeless = self.kept in (None, 1)
             self.share /= 2
             self._let_go()
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = f"{type(error).__name__} in a hook: {str(error).splitlines()[0] if str(error) else ''}"[:200]
+        self._let_go()
 
     def _let_go(self) -> None:
         self.overflowed = True

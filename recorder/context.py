@@ -81,7 +81,10 @@ class Context:
 
 
 def _number(rate: Any) -> float:
-    """A rate as a number; NaN for one that lives on an accelerator, since reading it would synchronise."""
-    if isinstance(rate, Tensor):
-        return float(rate) if rate.device.type == "cpu" else float("nan")
-    return float(rate) if rate is not None else float("nan")
+    """A rate as a number; NaN for one that lives on an accelerator, since reading it would synchronise, or is none."""
+    if isinstance(rate, Tensor) and rate.device.type != "cpu":
+        return float("nan")
+    try:
+        return float(rate)
+    except (TypeError, ValueError):
+        return float("nan")

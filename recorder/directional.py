@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_map
 
 from .capture import Call
+from .hooks import Hook
 
 Direction = Mapping[str, Tensor]
 """Entries of the direction by the module's own parameter name; a parameter that is not in it does not move."""
@@ -66,13 +68,17 @@ def _rerun(
     call: Call, parameters: Direction, some: Tensor, positions: tuple[int, ...]
 ) -> Callable[[Mapping[str, Tensor]], tuple[Tensor, ...]]:
     """The module as a function of the parameters that move, with the inputs and random numbers of its call."""
+    if any(not isinstance(h, Hook) for m in call.module.modules() for h in m._forward_pre_hooks.values()):
+        raise ValueError("a hook runs before it (weight norm, pruning), so that running it again would leave a trace")
     args, kwargs = (tree_map(lambda item: in_precision(some.dtype, item), value) for value in (call.args, call.kwargs))
 
     def outputs(values: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         if call.random_state is not None:
             _set_random_state(call.random_state, some.device)
         buffers = {name: buffer.clone() for name, buffer in call.module.named_buffers()}
-        flat = tree_flatten(functional_call(call.module, {**parameters, **values, **buffers}, args, kwargs))[0]
+        with _without_hooks(call.module):
+            output = functional_call(call.module, {**parameters, **values, **buffers}, args, kwargs)
+        flat = tree_flatten(output)[0]
         return tuple(flat[i] for i in positions)
 
     return outputs
@@ -102,6 +108,19 @@ def _replaying(device: torch.device) -> Iterator[None]:
         stack.enter_context(_without_mkldnn())  # its recurrent layers have no forward-mode derivative,
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # nor has fused attention
         yield
+
+
+@contextmanager
+def _without_hooks(module: nn.Module) -> Iterator[None]:
+    """Hooks of the user's must not see that the module runs again."""
+    kept = [(m, m._forward_hooks, m._forward_pre_hooks) for m in module.modules()]
+    for each, *_ in kept:
+        each._forward_hooks, each._forward_pre_hooks = OrderedDict(), OrderedDict()
+    try:
+        yield
+    finally:
+        for each, after, before in kept:
+            each._forward_hooks, each._forward_pre_hooks = after, before
 
 
 @contextmanager

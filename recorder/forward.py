@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_flatten
 from torch.utils.hooks import RemovableHandle
 
 from .capture import watched
+from .hooks import Hook
 from .losses import LossCall, LossWatch, individual_losses, is_stateless
 from .step import MicroBatch
 
@@ -39,7 +40,7 @@ class InputWatch:
     def place(self) -> None:
         """Place the hook."""
         if self._handle is None:
-            self._handle = self._model.register_forward_pre_hook(self._seen, with_kwargs=True)
+            self._handle = self._model.register_forward_pre_hook(Hook(self._seen), with_kwargs=True)
 
     def remove(self) -> None:
         """Remove the hook and forget the input."""
@@ -62,7 +63,7 @@ class OrderWatch:
 
     def place(self, model: nn.Module) -> None:
         """Place a hook on every module."""
-        self._handles = [module.register_forward_pre_hook(self._seen) for module in model.modules()]
+        self._handles = [module.register_forward_pre_hook(Hook(self._seen)) for module in model.modules()]
 
     def remove(self) -> None:
         """Remove the hooks; the order stays."""
@@ -102,8 +103,7 @@ class ForwardWatch:
     ) -> MicroBatch:
         """The micro-batch whose `loss` (0-d, with graph) is about to be differentiated."""
         batch = MicroBatch(loss.detach(), inputs=self._inputs.inputs)
-        shape = batch.inputs[0].shape if batch.inputs and batch.inputs[0].dim() else None
-        batch.samples = shape[0] if shape else None
+        shapes = [t.shape for t in batch.inputs if t.dim()]
         calls = self._seen_calls()
         stated = not calls and outputs is not None and targets is not None
         if stated:
@@ -121,9 +121,11 @@ class ForwardWatch:
         elif len(calls) > 1:
             batch.reason = f"{len(calls)} losses were called for one backward pass"
         else:
-            batch.losses, batch.reason = individual_losses(calls[0], loss, shape, stated=stated)
-        if batch.samples is None and batch.losses is not None:
+            batch.losses, batch.reason = individual_losses(calls[0], loss, shapes, stated=stated)
+        if batch.losses is not None:
             batch.samples = len(batch.losses)
+        elif shapes:
+            batch.samples = shapes[0][0]
         return batch
 
     def _seen_calls(self) -> list[LossCall]:

@@ -98,36 +98,40 @@ def is_stateless(loss_fn: object) -> TypeGuard[Callable[..., Tensor]]:
 
 
 def individual_losses(
-    call: LossCall, loss: Tensor, input_shape: Sequence[int] | None, *, stated: bool = False
+    call: LossCall, loss: Tensor, inputs: Sequence[Sequence[int]], *, stated: bool = False
 ) -> tuple[Tensor | None, str]:
     """The losses of the samples (samples,), their mean being `loss`; or None and the reason.
 
-    `loss`: the 0-d loss that is differentiated, with its graph. `input_shape`: of the model's input, None if unknown.
+    `loss`: the 0-d loss that is differentiated, with its graph. `inputs`: shapes of the model's inputs.
     `stated`: the user says that the call made the loss, so that the graph need not show it.
     """
     factor = 1.0 if stated else _factor(loss.grad_fn, call.result.grad_fn)
     if factor is None:
         return None, f"the loss is no multiple of the one call of {call.name} that was seen, nor a sum with it"
     elements = call.elements()
-    count = sample_count(elements.shape, input_shape)
+    count = sample_count(elements.shape, inputs)
     if count is None:
-        return None, f"losses of shape {tuple(elements.shape)} cannot be assigned to inputs of shape {input_shape}"
+        shapes = ", ".join(str(tuple(shape)) for shape in inputs)
+        return None, f"losses of shape {tuple(elements.shape)} cannot be assigned to inputs of shape {shapes}"
     each = elements.reshape(count, -1).sum(1)
     part = loss.detach() if stated else call.result.detach() * factor
     return _scaled(each, part) + (loss.detach() - part), ""  # what is added (a penalty) is the same for every sample
 
 
-def sample_count(losses: Sequence[int], inputs: Sequence[int] | None) -> int | None:
-    """How many samples unreduced losses of a shape belong to, given the shape of the model's input.
+def sample_count(losses: Sequence[int], inputs: Sequence[Sequence[int]]) -> int | None:
+    """How many samples unreduced losses of a shape belong to, given the shapes of the model's inputs.
 
-    Token losses (B * T, ...) of inputs (B, T, ...) belong to B samples, losses (B, ...) of inputs (T, B, ...) too.
+    Losses (B, ...) of an input (B, ...) or (T, B, ...) belong to B samples, and so do token losses (B * T, ...) of an
+    input (B, T, ...).
     """
     if not losses or losses[0] == 0:
         return None
     n = losses[0]
-    if not inputs or n == inputs[0] or n in inputs[1:2]:
+    shapes = [shape for shape in inputs if shape]
+    if not shapes or any(n in shape[:2] for shape in shapes):
         return n
-    return inputs[0] if inputs[0] > 0 and n % inputs[0] == 0 else None
+    first = shapes[0][0]
+    return first if first > 0 and n % first == 0 else None
 
 
 def _scaled(each: Tensor, mean: Tensor) -> Tensor:
@@ -143,14 +147,18 @@ def _factor(node: Any, seen: Any, depth: int = 16) -> Tensor | float | None:
         return 1.0
     if node is None or depth == 0 or node.name() not in _ON_THE_WAY:
         return None
+    found: list[Tensor | float] = []
     for position, (following, _) in enumerate(node.next_functions):
         factor = _factor(following, seen, depth - 1)
         if factor is not None:
             own: Tensor | float = _ON_THE_WAY[node.name()](node, position)
-            return factor * own
-    return None
+            found.append(factor * own)
+    if not found or (len(found) > 1 and node.name() not in _SUMS):  # a product with itself is no multiple
+        return None
+    return sum(found[1:], found[0])
 
 
+_SUMS = ("AddBackward0", "SubBackward0")
 _ON_THE_WAY: Mapping[str, Callable[[Any, int], Any]] = {
     "AddBackward0": lambda node, position: node._saved_alpha if position else 1.0,
     "SubBackward0": lambda node, position: -node._saved_alpha if position else 1.0,

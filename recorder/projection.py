@@ -70,8 +70,16 @@ LINEAR: Mapping[Callable[..., Any], Callable[[Any, Direction, Tensor], Tensor]] 
 
 def is_linear(module: nn.Module, names: tuple[str, ...]) -> bool:
     """Whether the module is linear in these parameters and projected by its own forward operation."""
-    direct = module._parameters.keys() >= set(names)
-    return direct and type(module).forward in LINEAR and not hasattr(module, "parametrizations")
+    return type(module).forward in LINEAR and is_plain(module) and module._parameters.keys() >= set(names)
+
+
+def is_plain(module: nn.Module) -> bool:
+    """Whether the module does what its class's `forward` does to a weight and a bias of its own, and nothing else.
+
+    Not so where a weight is made of other parameters (weight norm, pruning) or `forward` was replaced on the object.
+    """
+    names = module._parameters.keys() <= {"weight", "bias"}
+    return names and "forward" not in vars(module) and not hasattr(module, "parametrizations")
 
 
 def project(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import atexit
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -59,7 +61,7 @@ class Recorder:
         every: int = 16,
         dense_steps: int = DENSE_STEPS,
         instruments: Mapping[str, int | None] | None = None,
-        hparams: Mapping[str, Any] | None = None,
+        hparams: Mapping[str, Any] | argparse.Namespace | None = None,
         target: Mapping[str, float] | None = None,
         mode: Literal["train", "overfit-batch"] = "train",
         resume: bool = False,
@@ -73,10 +75,12 @@ class Recorder:
         self._directory = RunDirectory(run_dir)
         self._model, self._loss_fn = model, loss_fn
         self._preset, self._every, self._dense_steps, self._mode = preset, every, dense_steps, mode
-        self._hparams, self._target = dict(hparams or {}), dict(target or {})
-        self._resume, self._first_step = resume, first_step
+        self._hparams = dict(vars(hparams)) if hasattr(hparams, "__dict__") else dict(hparams or {})
+        self._target = dict(target or {})
+        self._resume, self._first_step = resume, None if first_step is None else operator.index(first_step)
         self._probe_memory, self._strict = probe_memory, strict
         self._state: Literal["new", "running", "closed"] = "new"
+        self._process = os.getpid()
 
     def __enter__(self) -> Self:
         self.start()
@@ -178,8 +182,11 @@ class Recorder:
             yield
 
     def close(self, error: BaseException | None = None) -> None:
-        """End the run; `error` is what ended it. What was measured is written, hooks and handlers are gone."""
-        if self._state != "running":
+        """End the run; `error` is what ended it. What was measured is written, hooks and handlers are gone.
+
+        In a child process that was forked it does nothing: the run is the parent's.
+        """
+        if self._state != "running" or os.getpid() != self._process:
             return
         self._state = "closed"
         atexit.unregister(self._at_exit)
@@ -223,16 +230,18 @@ class Recorder:
         self.close(getattr(sys, "last_value", None))
 
     def _signalled(self, name: str, final: bool) -> None:
+        if os.getpid() != self._process:
+            return
         with suppress(Exception):
             self._context.event("signal", f"the process was asked to stop by {name}", signal=name)
         if final:
-            self.close(_Stopped(name))
+            self.close(Stopped(f"by {name}"))
         else:
             self._outlet.hurry()
 
 
-class _Stopped(Exception):
-    pass
+class Stopped(Exception):
+    """A signal ended the process."""
 
 
 def _check(

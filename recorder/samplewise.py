@@ -13,6 +13,7 @@ from .capture import Call
 from .directional import in_precision, transposed_derivative
 from .passes import Pass
 from .plan import Unit
+from .projection import is_plain
 from .twins import by_twin, has_rule
 
 Parts = dict[str, Tensor]
@@ -65,7 +66,7 @@ def of_call(unit: Unit, one: Pass, call: Call, before: list[Tensor], first: int,
 
 def cheap(module: nn.Module) -> bool:
     """Whether the parts come from the input and the output gradient alone."""
-    return type(module).forward in _FORMULAS or has_rule(module)
+    return is_plain(module) and (type(module).forward in _FORMULAS or has_rule(module))
 
 
 def layer_input(call: Call, one: Pass, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

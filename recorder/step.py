@@ -35,7 +35,7 @@ class MicroBatch:
     """Target that the loss leaves out, where it was told one."""
     losses: Tensor | None = None
     """(samples,), individual losses, scaled so that their mean is the loss; None with the reason below."""
-    reason: str = ""
+    reason: str = "the forward pass was not seen"
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +76,7 @@ class Step:
         return bool(self.probing)
 
     def __enter__(self) -> Self:
+        self.stepping.enter(self)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -33,18 +33,19 @@ class Stepping:
         self.last: int | None = None
         """The last step that was recorded."""
         self._open: Step | None = None
-        self._watching = self._updating = False
+        self._watched: Step | None = None
+        """The step whose forward passes are watched."""
+        self._updating = False
         self._updated: set[int] = set()
         """Positions of the optimizers that made their step."""
         self._began = 0.0
-        self._handles = [
-            handle
-            for i, optimizer in enumerate(context.optimizers)
-            for handle in (
-                optimizer.register_step_pre_hook(self._before_update),
-                optimizer.register_step_post_hook(partial(self._after_update, i)),
-            )
-        ]
+        self._wanted = False
+        """Whether the step that runs is to be watched."""
+        self._handles: list[Any] = []
+        for i, optimizer in enumerate(context.optimizers):
+            with self.contained(f"watching the steps of {type(optimizer).__name__}"):
+                self._handles.append(optimizer.register_step_pre_hook(self._before_update))
+                self._handles.append(optimizer.register_step_post_hook(partial(self._after_update, i)))
 
     def begin(self) -> Step:
         """Open the next step; one that is still open closes first."""
@@ -60,28 +61,34 @@ class Stepping:
         step = self._open = Step(self, index, probing, row)
         context.step, self._updating = index, False
         self._updated.clear()
-        if watching and self._context.hooks:
-            self._start_watching()
-        self._moments.call("begin", step)
+        self._wanted = watching and context.hooks
         return step
 
-    def _start_watching(self) -> None:
+    def enter(self, step: Step) -> None:
+        """The `with` block of a step begins: only there are modules hooked and functions watched."""
+        if step is not self._open:
+            return
+        if self._wanted:
+            self._start_watching(step)
+        self._moments.call("begin", step)
+
+    def _start_watching(self, step: Step) -> None:
         with self.contained("watching the forward pass"):
             self._watch.enter()
-            self._watching = True
+            self._watched = step
             if self.last is None:
                 self.order.place(self._context.model)
 
     def leave(self, step: Step) -> None:
         """The `with` block of a step ended: no module runs under our hooks any longer."""
-        if self._watching:
+        if self._watched is step:
             self._stop_watching()
         if step is self._open:
             self._moments.call("leave", step)
         step.row.host["duration"] = time.perf_counter() - self._began
 
     def _stop_watching(self) -> None:
-        self._watching = False
+        self._watched = None
         self.order.remove()
         self._watch.leave()
         self._context.capture.disarm()
@@ -106,22 +113,40 @@ class Stepping:
         if again:
             differentiate(total, scaler, backward)
             return
-        batch = self._described(total, loss, outputs, targets)
+        batch = self._described(step, total, loss, outputs, targets)
         self._context.capture.samples = batch.samples
         if not step.micro_batches:
             step.loss_graph = total
             self._moments.call("before_backward", step)
             step.loss_graph = None
-        step.scale = differentiate(total, scaler, backward)
+        self._context.capture.listening = True
+        try:
+            scaled = differentiate(total, scaler, backward)
+        finally:
+            self._context.capture.listening = False
+        step.scale = self._scale(scaler, scaled, total)
         try:
             _note(step, batch)
         except Exception as error:
             self._moments.report("noting the loss", error)
         self._moments.call("after_backward", step)
 
-    def _described(self, total: Tensor, loss: Tensor, outputs: Tensor | None, targets: Tensor | None) -> MicroBatch:
+    def _scale(self, scaler: Any, scaled: Tensor, loss: Tensor) -> Tensor | None:
+        """The 0-d factor by which gradients are too large until the optimizer steps; None without a scaler."""
+        if scaler is None:
+            return None
+        with self.contained("reading the scaler"):
+            factor = getattr(scaler, "_scale", None)
+            if isinstance(factor, Tensor):
+                return factor.detach().clone()
+            return (scaled / loss).detach() if scaled is not loss else None
+        return None
+
+    def _described(
+        self, step: Step, total: Tensor, loss: Tensor, outputs: Tensor | None, targets: Tensor | None
+    ) -> MicroBatch:
         unreduced = loss.detach() if loss.dim() == 1 else None
-        if self._watching:
+        if self._watched is step:
             with self.contained("reading the loss"):
                 return self._watch.describe(total, unreduced, outputs, targets)
         reason = "" if self._context.hooks else "the model is compiled: neither its layers nor its loss are seen"
@@ -148,6 +173,8 @@ class Stepping:
         step, self._open = self._open, None
         if step is None:
             return
+        if self._watched is not None:
+            self._stop_watching()
         if step.micro_batches:
             self._complete(step)
             self.last, self.recorded = step.index, self.recorded + 1
@@ -169,8 +196,6 @@ class Stepping:
 
     def close(self) -> None:
         """Close the open step and remove every hook."""
-        if self._watching:
-            self._stop_watching()
         self.finish()
         for handle in self._handles:
             handle.remove()
@@ -184,16 +209,14 @@ class Stepping:
             self._moments.report(doing, error)
 
 
-def differentiate(loss: Tensor, scaler: Any, backward: Backward | None) -> Tensor | None:
-    """The user's backward call; the 0-d factor by which gradients are too large until the optimizer steps, or None."""
-    scaled = loss if scaler is None else scaler.scale(loss)
+def differentiate(loss: Tensor, scaler: Any, backward: Backward | None) -> Tensor:
+    """The user's backward call; the loss as it was differentiated, scaled if there is a scaler."""
+    scaled: Tensor = loss if scaler is None else scaler.scale(loss)
     if backward is None:
         scaled.backward()
     else:
         backward(scaled)
-    if scaler is None or not scaler.is_enabled():
-        return None
-    return scaler._scale.detach().clone()  # type: ignore[no-any-return]
+    return scaled
 
 
 def _note(step: Step, batch: MicroBatch) -> None:

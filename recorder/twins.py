@@ -35,7 +35,7 @@ RULES: Mapping[Callable[..., Any], Any] = {
 
 def has_rule(module: nn.Module) -> bool:
     """Whether BackPACK's rule for this module holds."""
-    return type(module).forward in RULES and not hasattr(module, "parametrizations")
+    return type(module).forward in RULES
 
 
 def by_twin(module: nn.Module, name: str, x: Tensor, gradient: Tensor) -> Tensor:

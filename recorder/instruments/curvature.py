@@ -35,9 +35,8 @@ class Curvature(Instrument):
         if step.loss_graph is None or not positions:
             return
         try:
-            with self.context.capture.paused():
-                parameters = [self.context.tensors.parameters[i] for i in positions]
-                self.measure(step, Hessian(step.loss_graph, parameters), positions)
+            parameters = [self.context.tensors.parameters[i] for i in positions]
+            self.measure(step, Hessian(step.loss_graph, parameters), positions)
         except (RuntimeError, NotImplementedError) as error:  # of an operation of the model, not of ours
             names = tuple(f"steps.{column.name}" for column in self.columns)
             self.context.explain(names, f"the loss cannot be differentiated twice: {str(error).splitlines()[0]}")

@@ -57,6 +57,8 @@ class LayerCalls(Instrument):
     def _obstacle(self, seen: bool, samples: int | None) -> str:
         """Why the individual gradients of this pass cannot be had; empty if they can."""
         capture, passes = self.context.capture, self.context.passes
+        if capture.failure:
+            return f"the layers could not be watched: {capture.failure}"
         if capture.overflowed:
             then = "no more are made" if capture.hopeless else f"the next one keeps {capture.share:.2%} of the samples"
             return f"a probe needs more than {self.context.probe_memory / 2**20:.3g} MiB; {then}"

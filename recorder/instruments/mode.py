@@ -16,6 +16,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..capture import watched
 from ..forward import tensors_in
+from ..hooks import Hook
 from ..schema import MODULES, STEPS
 from .base import Instrument
 from .model_input import choose, has_features, moments, summary
@@ -44,7 +45,7 @@ class Mode(Instrument):
         self.end(step)
         if self.context.hooks:
             norms = batch_norms(self.context.model).items()
-            self._handles = [module.register_forward_hook(self._watch(name)) for name, module in norms]
+            self._handles = [module.register_forward_hook(Hook(self._watch(name))) for name, module in norms]
 
     def before_backward(self, step: Step) -> None:
         """Right after the step's first forward pass."""
@@ -120,7 +121,7 @@ def audited_evaluation(context: Context, split: str) -> Iterator[None]:
             message = f"The audit of {split!r} failed: {error}"
             context.once("error", message, instrument=Mode.name, exception=repr(error))
 
-    handle = context.model.register_forward_pre_hook(audit, with_kwargs=True)
+    handle = context.model.register_forward_pre_hook(Hook(audit), with_kwargs=True)
     try:
         yield
     finally:

@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..capture import watched
 from ..context import Context
+from ..hooks import Hook
 from ..precision import widest
 from ..schema import MODULES
 from ..step import Step
@@ -61,7 +62,7 @@ class Units(Instrument):
         channels = False
         for name, module in self.context.model.named_modules():
             if type(module) in RANGES:
-                self._handles.append(module.register_forward_hook(self._watch(name, channels)))
+                self._handles.append(module.register_forward_hook(Hook(self._watch(name, channels))))
             elif module._parameters:
                 channels = isinstance(module, _OVER_CHANNELS)
 

@@ -18,7 +18,7 @@ def individual(loss: Callable[[], Tensor], shape: tuple[int, ...]) -> tuple[Tens
     with LossWatch() as watch:
         total = loss()
     assert len(watch.calls) == 1
-    return individual_losses(watch.calls[0], total, shape)
+    return individual_losses(watch.calls[0], total, [shape])
 
 
 def prediction(*shape: int) -> Tensor:
@@ -74,6 +74,19 @@ def test_what_is_multiplied_scales_them_and_what_is_added_shifts_them(factor: fl
     torch.testing.assert_close(changed, plain * factor / 2 + penalty, rtol=1e-6, atol=1e-6)
 
 
+def test_what_adds_up_along_several_ways_does() -> None:
+    x, y = prediction(6, 4), torch.randint(0, 4, (6,))
+    plain, _ = individual(lambda: F.cross_entropy(x, y), (6, 4))
+
+    def twice() -> Tensor:
+        loss = F.cross_entropy(x, y)
+        return loss + 0.5 * loss
+
+    changed, _ = individual(twice, (6, 4))
+    assert plain is not None
+    torch.testing.assert_close(changed, 1.5 * plain)
+
+
 def test_a_loss_made_otherwise_has_none_and_a_reason() -> None:
     x, y = prediction(6, 4), torch.randint(0, 4, (6,))
     losses, reason = individual(lambda: F.cross_entropy(x, y).exp(), (6, 4))
@@ -100,15 +113,16 @@ def test_watching_changes_neither_value_nor_random_numbers() -> None:
 @pytest.mark.parametrize(
     ("losses", "inputs", "count"),
     [
-        ((8,), (8, 3), 8),
-        ((40,), (8, 5), 8),
-        ((8, 5), (8, 5), 8),
-        ((8,), (5, 8, 3), 8),
-        ((7,), (8, 3), None),
-        ((), (8, 3), None),
-        ((8,), None, 8),
-        ((0,), (0, 3), None),
+        ((8,), [(8, 3)], 8),
+        ((40,), [(8, 5)], 8),
+        ((8, 5), [(8, 5)], 8),
+        ((8,), [(5, 8, 3)], 8),
+        ((7,), [(8, 3)], None),
+        ((), [(8, 3)], None),
+        ((8,), [], 8),
+        ((0,), [(0, 3)], None),
+        ((16,), [(2, 40), (16, 5)], 16),
     ],
 )
-def test_sample_count(losses: tuple[int, ...], inputs: tuple[int, ...] | None, count: int | None) -> None:
+def test_sample_count(losses: tuple[int, ...], inputs: list[tuple[int, ...]], count: int | None) -> None:
     assert sample_count(losses, inputs) == count
