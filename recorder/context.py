@@ -53,11 +53,13 @@ class Context:
         columns = {"step": self.step, "time": elapsed, "kind": kind, "message": message, "detail": detail}
         self.deferred.add("events", columns)
 
-    def once(self, kind: str, message: str, **detail: Any) -> None:
-        """The same, unless this very message of this kind was told before."""
-        if (kind, message) not in self._told:
+    def once(self, kind: str, message: str, **detail: Any) -> bool:
+        """The same, unless this very message of this kind was told before; whether it is told now."""
+        news = (kind, message) not in self._told
+        if news:
             self._told.add((kind, message))
             self.event(kind, message, **detail)
+        return news
 
     def explain(self, columns: tuple[str, ...], reason: str) -> None:
         """Say, once for each reason, why columns are null ("steps.start_slope", ...)."""

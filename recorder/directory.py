@@ -16,7 +16,10 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 
+from . import schema
+
 _RUN_FILE = re.compile(r"run-a(\d+)\.json")
+_SHARD = re.compile(r"a(\d+)-r\d+-\d+\.parquet")
 
 
 class RunExistsError(FileExistsError):
@@ -31,7 +34,7 @@ class RunDirectory:
         if "://" in self.where:
             self._fs, self._root = pyarrow.fs.FileSystem.from_uri(self.where)
         else:
-            self._fs, self._root = pyarrow.fs.LocalFileSystem(), str(Path(self.where).absolute())
+            self._fs, self._root = pyarrow.fs.LocalFileSystem(), str(Path(self.where).expanduser().absolute())
         self._local = isinstance(self._fs, pyarrow.fs.LocalFileSystem)
 
     def prepare(self) -> None:
@@ -45,8 +48,24 @@ class RunDirectory:
         return sorted(info.base_name for info in self._fs.get_file_info(selector))
 
     def attempts(self) -> list[int]:
-        """Numbers of the attempts that began here, ascending."""
-        return sorted(int(match[1]) for name in self.names() if (match := _RUN_FILE.fullmatch(name)))
+        """Numbers of the attempts that began here, ascending: those with a run file or with shards."""
+        files = (match for name in self.names() if (match := _RUN_FILE.fullmatch(name)))
+        shards = (match for table in schema.TABLES for name in self.names(table) if (match := _SHARD.fullmatch(name)))
+        return sorted({int(match[1]) for match in (*files, *shards)})
+
+    def run_id(self) -> str:
+        """Id of the run that lies here: from a run file, else from a shard; empty if neither tells."""
+        for attempt in reversed(self.attempts()):
+            if known := (self.run_file(attempt) or {}).get("run_id"):
+                return str(known)
+        for name in self.names("steps"):
+            with contextlib.suppress(OSError, pa.ArrowInvalid, KeyError, TypeError):
+                return self._run_id_in(f"steps/{name}")
+        return ""
+
+    def _run_id_in(self, shard: str) -> str:
+        with self._fs.open_input_file(f"{self._root}/{shard}") as file:
+            return str(pq.read_schema(file).metadata[b"glideslope.run_id"].decode())
 
     def run_file(self, attempt: int) -> dict[str, Any] | None:
         """The run file of an attempt, None while it does not exist or cannot be read."""

@@ -83,7 +83,7 @@ def run_file(
         "instruments": [_instrument(instrument) for instrument in instruments],
         "edges": {"gradient-histogram": [str(e) if math.isinf(e) else e for e in gradient_histogram.edges()]},
         "hparams": _plain(origin.hparams),
-        "target": dict(origin.target),
+        "target": _plain(origin.target),
     }
 
 
@@ -138,7 +138,7 @@ def _group(position: int, optimizer: Optimizer, group: Mapping[str, Any]) -> dic
     return {
         "optimizer": position,
         "type": type(optimizer).__name__,
-        "lr": None if rate is None else float(rate),
+        "lr": _plain(rate),
         "options": _plain(options),
     }
 
@@ -147,7 +147,8 @@ def _loss(loss_fn: object | None) -> dict[str, Any] | None:
     if loss_fn is None:
         return None
     name = getattr(loss_fn, "__name__", None) or type(loss_fn).__name__
-    return {"type": name, "reduction": getattr(loss_fn, "reduction", None)}
+    reduction = getattr(loss_fn, "reduction", None)
+    return {"type": str(name), "reduction": None if reduction is None else str(reduction)}
 
 
 def _instrument(instrument: Instrument) -> dict[str, Any]:
@@ -164,14 +165,21 @@ def _materialised(parameter: nn.Parameter) -> bool:
     return not isinstance(parameter, nn.parameter.UninitializedParameter)
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON has it; what JSON has no form for by its `repr`."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, Tensor):
-        return float(value) if value.numel() == 1 else repr(tuple(value.shape))
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+def _plain(value: Any, depth: int = 8) -> Any:
+    """A value as JSON has it; what JSON has no form for by its `repr`, and what has none of that by its type."""
+    try:
+        if isinstance(value, Mapping) and depth:
+            return {str(key): _plain(item, depth - 1) for key, item in value.items()}
+        if isinstance(value, (list, tuple)) and depth:
+            return [_plain(item, depth - 1) for item in value]
+        if isinstance(value, (str, bool, type(None))):
+            return value
+        if isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex():
+            value = value.item()
+        if isinstance(value, int) and value.bit_length() < 64:
+            return int(value)
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else str(value)
+        return repr(value)
+    except Exception:  # somebody's `__repr__`, or a number too long to print: one odd value must not cost the run file
+        return f"<{type(value).__name__}>"

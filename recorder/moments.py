@@ -77,9 +77,10 @@ class Moments:
         """Log and record, once, something that went wrong inside the recorder; raise it in strict mode."""
         if self._strict:
             raise error
-        what = f"{type(error).__name__}: {error}"
-        logger.warning("glideslope failed while %s: %s", doing, what)
-        self._context.once("error", f"{doing}: {what}", instrument=instrument, exception=what)
+        first = str(error).partition("\n")[0][:200]
+        what = f"{type(error).__name__}: {first}"
+        if self._context.once("error", f"{doing}: {what}", instrument=instrument, exception=what):
+            logger.warning("glideslope failed while %s: %s", doing, what)
 
     def _switch_off(self, instrument: Instrument, step: Step, error: Exception) -> None:
         with suppress(Exception):  # it fails already; this only removes its hooks

@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 import torch
 
+from .attempt import Attempt
 from .buffer import Buffer
 from .deferred import Deferred
 from .directory import RunDirectory
 from .tensors import Tensors
+from .window import Window
 from .writer import ShardNames, Writer
 
 
@@ -20,7 +22,7 @@ class Outlet:
     def __init__(
         self,
         directory: RunDirectory,
-        names: ShardNames,
+        attempt: Attempt,
         run_id: Callable[[], str],
         tensors: Tensors,
         device: torch.device,
@@ -28,7 +30,9 @@ class Outlet:
         double = any(parameter.dtype == torch.float64 for parameter in tensors.parameters)
         self.buffer = Buffer(device, len(tensors), torch.float64 if double else torch.float32)
         self.deferred = Deferred(device)
-        self.writer = Writer(directory, names, run_id, tensors.names)
+        names = ShardNames(attempt.number, attempt.rank)
+        window = Window(tensors.names, alone=attempt.rank_count == 1)
+        self.writer = Writer(directory, names, run_id, window)
         self._due = time.monotonic() + self.writer.interval
 
     @property

@@ -27,13 +27,11 @@ from .manifest import Origin, end_file, git_commit, now, run_file
 from .moments import Moments
 from .outlet import Outlet
 from .schedule import DENSE_STEPS, SPARSER, Schedule
+from .settings import check, checked_intervals, tenth_of_memory
 from .signals import SignalWatch
 from .step import Step
 from .stepping import Stepping
 from .tensors import Tensors
-from .writer import ShardNames
-
-MODES = ("train", "overfit-batch")
 
 
 class Recorder:
@@ -70,8 +68,8 @@ class Recorder:
         strict: bool = False,
     ) -> None:
         self._optimizers = (optimizer,) if isinstance(optimizer, Optimizer) else tuple(optimizer)
-        _check(model, self._optimizers, preset, every, dense_steps, mode)
-        self._own = _checked_intervals(preset, instruments or {})
+        check(model, self._optimizers, preset, every, dense_steps, mode)
+        self._own = checked_intervals(preset, instruments or {})
         self._directory = RunDirectory(run_dir)
         self._model, self._loss_fn = model, loss_fn
         self._preset, self._every, self._dense_steps, self._mode = preset, every, dense_steps, mode
@@ -126,15 +124,14 @@ class Recorder:
         attempt = self._attempt
         device = next((p.device for p in self._model.parameters()), torch.device("cpu"))
         tensors = Tensors.of(self._model, self._loss_fn)
-        names = ShardNames(attempt.number, attempt.rank)
-        self._outlet = Outlet(self._directory, names, self._run_id, tensors, device)
+        self._outlet = Outlet(self._directory, attempt, self._run_id, tensors, device)
         self._context = Context(
             self._model,
             self._optimizers,
             self._loss_fn,
             tensors,
             self._outlet.deferred,
-            _tenth(device) if self._probe_memory is None else self._probe_memory,
+            tenth_of_memory(device) if self._probe_memory is None else self._probe_memory,
             hooks=not is_compiled(self._model),
             step=attempt.first_step,
         )
@@ -160,17 +157,31 @@ class Recorder:
     def log(self, split: str, step: int | None = None, epoch: float | None = None, **values: Tensor | float) -> None:
         """Record metrics of a split ("train", "valid", "test", "test-valid" or another name) at a step, by default now.
 
-        Values are numbers or tensors of one element; those on a device are taken without waiting for it.
+        Values are numbers or tensors of one element; those on a device are taken without waiting for it. What is
+        neither is told and left out, since a slip here should not cost a training.
         """
         if self._state != "running":
             raise RuntimeError("the recorder does not run: log inside its `with` statement")
         at = self._context.step if step is None else step
         for name, value in values.items():
-            number = value.detach().reshape(()) if isinstance(value, Tensor) else float(value)
-            row = {"step": at, "epoch": epoch, "split": split, "name": name, "value": number}
-            self._outlet.deferred.add("metrics", row)
+            self._contained(f"logging {name!r}", partial(self._log, split, at, epoch, name, value))
         if self._outlet.deferred.full:
             self._outlet.drain_deferred()
+
+    def _log(self, split: str, step: int, epoch: float | None, name: str, value: Tensor | float) -> None:
+        """Add a row to `metrics`. Raises TypeError or ValueError, which say what is wrong with the metric."""
+        if isinstance(value, Tensor):
+            if value.numel() != 1 or value.is_complex():
+                raise ValueError(f"a metric is one real number, not a tensor of shape {tuple(value.shape)}")
+            value = value.detach().reshape(())
+        row = {
+            "step": operator.index(step),
+            "epoch": None if epoch is None else float(epoch),
+            "split": str(split),
+            "name": name,
+            "value": value if isinstance(value, Tensor) else float(value),
+        }
+        self._outlet.deferred.add("metrics", row)
 
     @contextmanager
     def evaluate(self, split: str) -> Iterator[None]:
@@ -242,38 +253,3 @@ class Recorder:
 
 class Stopped(Exception):
     """A signal ended the process."""
-
-
-def _check(
-    model: nn.Module, optimizers: tuple[Optimizer, ...], preset: str, every: int, dense_steps: int, mode: str
-) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
-    for optimizer in optimizers:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"optimizer must be a torch.optim.Optimizer or several, not {type(optimizer).__name__}")
-    if preset not in PRESETS:
-        raise ValueError(f"preset must be one of {', '.join(PRESETS)}, not {preset!r}")
-    if every < 1 or dense_steps < 0:
-        raise ValueError(f"every must be at least 1 and dense_steps at least 0, not {every} and {dense_steps}")
-    if mode not in MODES:
-        raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
-
-
-def _checked_intervals(preset: str, intervals: Mapping[str, int | None]) -> dict[str, int | None]:
-    names = [kind.name for kind in PRESETS[preset]]
-    for name, every in intervals.items():
-        if name not in names:
-            raise ValueError(f"preset {preset!r} has no instrument {name!r}; it has {', '.join(names)}")
-        if every is not None and every < 1:
-            raise ValueError(
-                f"steps between probes of {name!r} must be at least 1, or None to leave it out, not {every}"
-            )
-    return dict(intervals)
-
-
-def _tenth(device: torch.device) -> int:
-    """A tenth of the device's memory, in bytes."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory // 10
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 10

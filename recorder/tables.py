@@ -10,6 +10,7 @@ from torch import Tensor
 
 from . import schema
 from .buffer import Block, Row
+from .consistency import unexplained
 
 _TYPES = {
     "int64": pa.int64(),
@@ -27,10 +28,16 @@ _TOTALS: Mapping[str, Callable[[Tensor], Tensor]] = {
 """Columns of `steps` that total, over the tensors, the column of `layers` of that name: norms and sums."""
 
 
-def steps_table(block: Block) -> pa.Table:
-    """One row per step of the block."""
+def steps_table(block: Block, checked: bool = True) -> tuple[pa.Table, list[str]]:
+    """One row per step of the block, and the columns in which the check of `consistency.py` dropped values."""
     columns = {name: _step_column(block, column) for name, column in schema.STEPS.columns.items()}
-    return _table(schema.STEPS, columns)
+    dropped = []
+    for name, rows in unexplained(columns).items() if checked else ():
+        values = columns[name]
+        if values is not None and any(values[i] is not None for i in rows):
+            columns[name] = [None if i in rows else value for i, value in enumerate(values)]
+            dropped.append(name)
+    return _table(schema.STEPS, columns), dropped
 
 
 def layers_table(block: Block, kept: Sequence[int], names: Sequence[str]) -> pa.Table:

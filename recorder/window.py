@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from . import schema
 from .buffer import BLOCK, Block
+from .consistency import REASON
 from .incidents import LIMIT, Incident, Watch
 from .tables import histograms_table, layers_table, rows_table, steps_table
 
@@ -28,8 +29,11 @@ Piece = tuple[str, pa.Table]
 class Window:
     """Turns blocks into rows to write, block by block."""
 
-    def __init__(self, tensors: Sequence[str]) -> None:
+    def __init__(self, tensors: Sequence[str], alone: bool = True) -> None:
         self._tensors = list(tensors)
+        self._alone = alone
+        """Whether this is the only rank: a gradient averaged over ranks is not that of one rank's samples."""
+        self._told = False
         self._watches = (Watch("loss"), Watch("grad_norm"))
         self._held: deque[tuple[Block, list[int]]] = deque()
         """Blocks, and the positions of those of their rows that were not written."""
@@ -41,10 +45,13 @@ class Window:
         """Rows to write now that a block has arrived; `reason` says why all of it must be kept."""
         found = []
         if block.rows:
-            steps = steps_table(block)
+            steps, dropped = steps_table(block, checked=self._alone)
             self._last = steps["step"][-1].as_py()
             found = self._found(steps)
             yield "steps", steps
+            if dropped and not self._told:
+                self._told = True
+                yield "events", rows_table(schema.EVENTS, [_dropped(dropped, self._last)])
             yield from _other_rows(block)
             histograms = histograms_table(block, self._tensors)
             if histograms is not None:
@@ -90,6 +97,12 @@ def _other_rows(block: Block) -> Iterator[Piece]:
         found[table].append(row)
     for table, rows in found.items():
         yield table, rows_table(schema.TABLES[table], rows)
+
+
+def _dropped(names: Sequence[str], step: int) -> dict[str, Any]:
+    columns = [f"steps.{name}" for name in names]
+    detail = json.dumps({"columns": columns, "reason": REASON})
+    return {"step": step, "kind": "not-measured", "message": f"{', '.join(columns)}: {REASON}", "detail": detail}
 
 
 def _event(incident: Incident, block: Block) -> dict[str, Any]:

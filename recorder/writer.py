@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,13 +52,11 @@ class ShardNames:
 class Writer:
     """Owns the thread. `submit` and `flush` are called by the training, everything else happens in the thread."""
 
-    def __init__(
-        self, directory: RunDirectory, names: ShardNames, run_id: Callable[[], str], tensors: Sequence[str]
-    ) -> None:
+    def __init__(self, directory: RunDirectory, names: ShardNames, run_id: Callable[[], str], window: Window) -> None:
         self._directory = directory
         self._names = names
         self._run_id = run_id
-        self._window = Window(tensors)
+        self._window = window
         self._queue: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._pending: dict[str, list[pa.Table]] = defaultdict(list)
         self._calls: list[Callable[[], object]] = []

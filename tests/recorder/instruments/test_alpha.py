@@ -100,33 +100,51 @@ def test_batch_norm_in_training_mode_shows_each_samples_part_of_the_batch_gradie
     assert steps["end_slope_var"].is_not_null().all()
 
 
-def test_a_penalty_shows_in_the_total_only(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    make, inputs, targets = MODELS["mlp"]
-    model = make().double()
-
-    def penalised(prediction: Tensor, target: Tensor) -> Tensor:
+def penalised(model: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+    def loss(prediction: Tensor, target: Tensor) -> Tensor:
         return F.cross_entropy(prediction, target) + 0.1 * sum(p.square().sum() for p in model.parameters())
 
-    training = train(tmp_path / "run", model, [(inputs(8), targets(8)) for _ in range(3)], penalised)
-    steps = training.steps[1:]
-    assert steps["end_slope"].to_list() != pytest.approx(steps["end_slope_total"].to_list(), rel=1e-3)
-    assert steps["loss_var"].is_not_null().all()
+    return loss
 
 
-def test_a_functional_use_of_a_weight_shows_as_a_difference_to_the_total(tmp_path: Path) -> None:
-    class Tied(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(6, 6)
+class Tied(nn.Module):
+    """Uses the weight of its layer outside that layer too."""
 
-        def forward(self, x: Tensor) -> Tensor:
-            return F.linear(torch.tanh(self.layer(x)), self.layer.weight)
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
 
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(torch.tanh(self.layer(x)), self.layer.weight)
+
+
+def with_changed_gradients() -> nn.Module:
+    model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6))
+    model[0].weight.register_hook(lambda gradient: -gradient)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "loss"),
+    [
+        (lambda: nn.Sequential(nn.Linear(6, 6)), penalised),
+        (Tied, lambda _: nn.CrossEntropyLoss()),
+        (with_changed_gradients, lambda _: nn.CrossEntropyLoss()),
+    ],
+    ids=["a penalty", "a weight used elsewhere", "a changed gradient"],
+)
+def test_what_the_layers_do_not_tell_is_null_with_the_reason(
+    make: Callable[[], nn.Module], loss: Callable[[nn.Module], Callable[..., Tensor]], tmp_path: Path
+) -> None:
     torch.manual_seed(0)
-    batches = [(vectors(8), torch.randint(0, 6, (8,))) for _ in range(3)]
-    steps = train(tmp_path / "run", Tied().double(), batches, nn.CrossEntropyLoss()).steps[1:]
-    assert steps["end_slope"].to_list() != pytest.approx(steps["end_slope_total"].to_list(), rel=1e-3)
+    model = make().double()
+    batches = [(vectors(8), torch.randint(0, 6, (8,))) for _ in range(4)]
+    training = train(tmp_path / "run", model, batches, loss(model))
+    for column in ("end_slope", "inner_mean", "grad_var", "gsnr_sum"):
+        assert training.steps[column].is_null().all(), column
+    assert training.steps["start_slope"][:3].is_null().all()
+    assert training.steps["loss_var"].is_not_null().all()
+    assert any("do not add up to the gradient" in reason for reason in training.reasons())
 
 
 def test_beyond_its_memory_a_probe_keeps_the_first_samples(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+"""Settings of a recorder: what may be asked for, and defaults that depend on the machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from .instruments import PRESETS
+
+MODES = ("train", "overfit-batch")
+
+
+def check(
+    model: nn.Module, optimizers: tuple[Optimizer, ...], preset: str, every: int, dense_steps: int, mode: str
+) -> None:
+    """Raise TypeError or ValueError, with what would be right, for a setting that cannot be."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
+    if not optimizers:
+        raise ValueError("optimizer must be a torch.optim.Optimizer or several, not none")
+    for optimizer in optimizers:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"optimizer must be a torch.optim.Optimizer or several, not {type(optimizer).__name__}")
+    if preset not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(PRESETS)}, not {preset!r}")
+    if every < 1 or dense_steps < 0:
+        raise ValueError(f"every must be at least 1 and dense_steps at least 0, not {every} and {dense_steps}")
+    if mode not in MODES:
+        raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+
+
+def checked_intervals(preset: str, intervals: Mapping[str, int | None]) -> dict[str, int | None]:
+    """Steps between probes by instrument, None for one left out. Raises ValueError for one the preset has not."""
+    names = [kind.name for kind in PRESETS[preset]]
+    for name, every in intervals.items():
+        if name not in names:
+            raise ValueError(f"preset {preset!r} has no instrument {name!r}; it has {', '.join(names)}")
+        if every is not None and every < 1:
+            raise ValueError(
+                f"steps between probes of {name!r} must be at least 1, or None to leave it out, not {every}"
+            )
+    return dict(intervals)
+
+
+def tenth_of_memory(device: torch.device) -> int:
+    """A tenth of the device's memory, in bytes."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory // 10
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 10
