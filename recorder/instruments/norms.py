@@ -99,6 +99,15 @@ class Updates(Instrument):
     def before_backward(self, step: Step) -> None:
         if self._first is None:
             self._first = [p.detach().clone() for p in self._parameters]
+        self._look_for_strangers()
+
+    def _look_for_strangers(self) -> None:
+        """Tell of parameters that the model has now and did not have when the recorder began: they have no rows."""
+        known = self.context.tensors.position_of
+        strangers = [name for name, p in self.context.model.named_parameters() if id(p) not in known]
+        if strangers:
+            reason = f"{', '.join(strangers)}: not among the parameters that the model had when the recorder began"
+            self.context.explain(("layers.grad_norm", "layers.param_norm", "layers.update_norm"), reason)
 
     @torch.no_grad()
     def before_update(self, step: Step) -> None:

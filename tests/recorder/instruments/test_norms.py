@@ -65,3 +65,19 @@ def test_norms_of_sparse_and_half_precision_tensors() -> None:
     big = torch.full((10_000,), 100.0, dtype=torch.float16)  # the square of its norm is beyond float16
     assert norms([big])[0].item() == pytest.approx(10_000.0)
     assert norms([]) == []
+
+
+def test_parameters_that_are_replaced_or_join_later_are_told(tmp_path: Path) -> None:
+    class Growing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x)
+
+    def replace(model: nn.Module) -> None:
+        model.layer.weight = nn.Parameter(model.layer.weight.detach().clone())
+
+    training = train(tmp_path / "run", Growing(), batches(3), nn.CrossEntropyLoss(), between=replace)
+    assert any("layer.weight: not among the parameters" in reason for reason in training.reasons())
