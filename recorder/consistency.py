@@ -52,5 +52,7 @@ def _slope_differs(row: dict[str, Any]) -> bool:
 def _norm_differs(row: dict[str, Any]) -> bool:
     if not {"inner_mean", "grad_norm"} <= row.keys() or row.get("individual_count") != row.get("batch_size"):
         return False
+    if row.get("stale_grad_norm", 0.0) > 0:  # `.grad` holds more than this step's gradient
+        return False
     whole = row["grad_norm"] ** 2
     return bool(abs(row["inner_mean"] - whole) > SHARE * whole)

@@ -33,6 +33,8 @@ class Context:
     capture: Capture = field(default_factory=Capture)
     passes: Passes = field(default_factory=Passes)
     """The layers' calls of the step, for instruments of individual gradients."""
+    gradient: list[Tensor] | None = None
+    """On a step with individual gradients, after its passes: the gradient that they gave each parameter, unclipped."""
     update_pending: bool = False
     """Whether the update of the previous step still waits for the individual gradients at its end."""
     before: list[Tensor] | None = None

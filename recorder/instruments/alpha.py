@@ -49,12 +49,11 @@ class Alpha(Instrument):
     @torch.no_grad()
     def after_backward(self, step: Step) -> None:
         """g.d of the previous update from the gradient itself, which sees what no layer shows: penalties, tied uses."""
-        if self._previous is None or not self.context.passes.complete:
+        gradient = self.context.gradient
+        if self._previous is None or gradient is None or not self.context.passes.complete:
             return
-        pairs = zip(self.context.tensors.parameters, self._previous, strict=True)
-        dots = [_dot(p.grad, d) for p, d in pairs if p.grad is not None]
-        total = torch.stack([dot.to(dots[0].device) for dot in dots]).sum()
-        step.put("end_slope_total", total if step.scale is None else total / step.scale)
+        dots = [_dot(g, d) for g, d in zip(gradient, self._previous, strict=True)]
+        step.put("end_slope_total", torch.stack([dot.to(dots[0].device) for dot in dots]).sum())
 
     def after_update(self, step: Step) -> None:
         self._update = self.context.update if self.name in step.probing else None
@@ -83,6 +82,6 @@ def _put(step: Step, end: str, each: Tensor) -> None:
 
 
 def _dot(gradient: Tensor, direction: Tensor) -> Tensor:
-    """Inner product of a (possibly sparse) gradient with a direction, 0-d, in float64 where the device has it."""
-    dense = gradient.to_dense() if gradient.is_sparse else gradient
-    return torch.dot(dense.reshape(-1), direction.reshape(-1)).to(widest(dense.device))
+    """Inner product of two tensors of any shape, 0-d, in float64 where the device has it."""
+    product = torch.dot(gradient.reshape(-1), direction.reshape(-1))
+    return product.to(widest(product.device))

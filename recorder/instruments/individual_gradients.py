@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..context import Context
 from ..samplewise import ELEMENTS
 from ..schema import LAYERS, STEPS
 from ..second_moments import SecondMoments, second_moments
@@ -37,27 +36,11 @@ class IndividualGradients(Instrument):
     )
     needs_layers = True
 
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._stale: list[Tensor | None] = []
-        self._gradient: list[Tensor] = []
-
     def wants(self, index: int, probed: bool) -> bool:
         return probed and not self.context.capture.hopeless
 
-    def before_backward(self, step: Step) -> None:
-        """What `.grad` held already is not of this step's samples."""
-        gradients = [p.grad for p in self.context.tensors.parameters]
-        self._stale = [None if g is None else g.detach().clone() for g in gradients]
-
-    @torch.no_grad()
-    def after_backward(self, step: Step) -> None:
-        """The gradient as the backward pass made it: what follows may clip it."""
-        pairs = zip(self.context.tensors.parameters, self._stale, strict=True)
-        self._gradient = [_gradient(p, stale, step.scale) for p, stale in pairs]
-
     def after_update(self, step: Step) -> None:
-        self.context.passes.ask("gradient", self._gradient or None)
+        self.context.passes.ask("gradient", self.context.gradient)
 
     @torch.no_grad()
     def collect(self, step: Step) -> None:
@@ -71,9 +54,6 @@ class IndividualGradients(Instrument):
         if len(each) > 1:
             step.put("inner_var", each.var())
             self._put_moments(step, before)
-
-    def end(self, step: Step) -> None:
-        self._stale, self._gradient = [], []
 
     def _put_moments(self, step: Step, before: list[Tensor]) -> None:
         """Scatter of each tensor; small tensors are measured together, since on them it is the operations that cost."""
@@ -93,19 +73,11 @@ class IndividualGradients(Instrument):
             step.put_tensors(column, [found[p][i] for p in positions], positions)
 
     def _measured(self, waiting: list[SecondMoments], scale: Tensor | None) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
+        gradient = self.context.gradient or []
         counted = [m for m in waiting if m.count > 1 and m.square.numel()]
-        gradients = [self._gradient[m.position] for m in counted]
+        gradients = [gradient[m.position] for m in counted]
         rows = scatter(counted, gradients, self.context.passes.samples, scale) if counted else []
         return {m.position: row for m, row in zip(counted, rows, strict=True)}
-
-
-def _gradient(parameter: Tensor, stale: Tensor | None, scale: Tensor | None) -> Tensor:
-    """The gradient that the step's passes gave a parameter, dense, in its precision; zeros where they gave none."""
-    if parameter.grad is None:
-        return torch.zeros_like(parameter)
-    gradient = parameter.grad.detach().clone() if stale is None else parameter.grad.detach() - stale
-    dense = gradient.to_dense() if gradient.is_sparse else gradient
-    return dense if scale is None else dense / scale
 
 
 def scatter(

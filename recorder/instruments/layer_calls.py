@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import torch
+from torch import Tensor
+
 from ..context import Context
 from ..passes import Pass
 from ..plan import Plan, make_plan
@@ -23,6 +26,7 @@ class LayerCalls(Instrument):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._told: Plan | None = None
+        self._stale: list[Tensor | None] = []
 
     def wants(self, index: int, probed: bool) -> bool:
         return (probed or self.context.update_pending) and not self.context.capture.hopeless
@@ -36,7 +40,16 @@ class LayerCalls(Instrument):
             watched, replayed = passes.plan.modules, passes.plan.replayed
         self.context.capture.arm(watched, replayed, self.context.probe_memory)
 
+    def before_backward(self, step: Step) -> None:
+        """What `.grad` held already is not of this step's samples."""
+        gradients = [p.grad for p in self.context.tensors.parameters]
+        self._stale = [None if g is None else g.detach().clone() for g in gradients]
+
+    @torch.no_grad()
     def after_backward(self, step: Step) -> None:
+        """Take the calls, and the gradient as the backward pass made it: what follows may clip it."""
+        pairs = zip(self.context.tensors.parameters, self._stale, strict=True)
+        self.context.gradient = [own_gradient(p, stale, step.scale) for p, stale in pairs]
         passes, capture = self.context.passes, self.context.capture
         calls, samples = capture.take(), step.micro_batches[-1].samples
         reason = self._obstacle(bool(calls), samples)
@@ -51,6 +64,7 @@ class LayerCalls(Instrument):
     def end(self, step: Step) -> None:
         passes = self.context.passes
         passes.begin()
+        self._stale, self.context.gradient = [], None
         if passes.plan is not None and passes.plan is not self._told:
             self._tell(passes.plan)
 
@@ -95,3 +109,12 @@ class LayerCalls(Instrument):
         if uncovered:
             names = ", ".join(tensors.names[i] for i in plan.uncovered)
             self.context.explain(FED, f"no individual gradients for {names}")
+
+
+def own_gradient(parameter: Tensor, stale: Tensor | None, scale: Tensor | None) -> Tensor:
+    """The gradient that the step's passes gave a parameter, dense, in its precision; zeros where they gave none."""
+    if parameter.grad is None:
+        return torch.zeros_like(parameter)
+    gradient = parameter.grad.detach().clone() if stale is None else parameter.grad.detach() - stale
+    dense = gradient.to_dense() if gradient.is_sparse else gradient
+    return dense if scale is None else dense / scale
