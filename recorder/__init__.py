@@ -18,12 +18,12 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Recorder":
-        from .recorder import Recorder
-
-        return Recorder
-    if name == "Step":
-        from .step import Step
-
-        return Step
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from . import recorder, step
+    except ModuleNotFoundError as error:
+        if error.name in ("torch", "pyarrow", "backpack"):
+            raise ModuleNotFoundError(f"{error}: pip install 'glideslope[record]'", name=error.name) from error
+        raise
+    return {"Recorder": recorder.Recorder, "Step": step.Step}[name]

@@ -67,7 +67,7 @@ class Recorder:
         probe_memory: int | None = None,
         strict: bool = False,
     ) -> None:
-        self._optimizers = (optimizer,) if isinstance(optimizer, Optimizer) else tuple(optimizer)
+        self._optimizers = tuple(optimizer) if isinstance(optimizer, Iterable) else (optimizer,)
         check(model, self._optimizers, preset, every, dense_steps, mode)
         self._own = checked_intervals(preset, instruments or {})
         self._directory = RunDirectory(run_dir)

@@ -28,7 +28,7 @@ def check(
     if preset not in PRESETS:
         raise ValueError(f"preset must be one of {', '.join(PRESETS)}, not {preset!r}")
     if every < 1 or dense_steps < 0:
-        raise ValueError(f"every must be at least 1 and dense_steps at least 0, not {every} and {dense_steps}")
+        raise ValueError(f"every must be at least 1 and dense_steps at least 0, not {every!r} and {dense_steps!r}")
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,14 @@ from .moments import Moments
 from .outlet import Outlet
 from .schedule import Schedule
 from .step import MicroBatch, Step
+
+logger = logging.getLogger("glideslope")
+
+MISSED = 3
+"""Steps without a backward pass, and none with one, after which the user is told."""
+NOT_CALLED = (
+    "nothing is recorded: call step.backward(loss) in place of loss.backward() inside `with recorder.step() as step`"
+)
 
 Backward = Callable[[Tensor], object]
 
@@ -38,6 +47,8 @@ class Stepping:
         self._updating = False
         self._updated: set[int] = set()
         """Positions of the optimizers that made their step."""
+        self._missed = 0
+        """Steps without a backward pass."""
         self._began = 0.0
         self._wanted = False
         """Whether the step that runs is to be watched."""
@@ -180,6 +191,10 @@ class Stepping:
             self.last, self.recorded = step.index, self.recorded + 1
         else:
             self._outlet.buffer.discard(step.row)
+            self._missed += 1
+            if self._missed == MISSED and not self.recorded:
+                self._context.explain(("steps.loss",), NOT_CALLED)
+                logger.warning("glideslope: %s", NOT_CALLED)
         self._moments.call("end", step)
         self._context.before = self._context.update = None
         self._context.capture.release()

@@ -236,3 +236,20 @@ def test_shards_without_a_run_file_are_a_run_too(tmp_path: Path) -> None:
     (tmp_path / "run" / "run-a00.json").unlink()
     with pytest.raises(FileExistsError, match="holds a run already"):
         train(tmp_path / "run", model(), [batch()], nn.CrossEntropyLoss())
+
+
+def test_whoever_calls_loss_backward_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with Recorder(tmp_path / "run", net, optimizer) as recorder:
+        for _ in range(5):
+            with recorder.step():
+                F.cross_entropy(net(batch()[0]), batch()[1]).backward()
+            optimizer.step()
+    assert len([r for r in caplog.records if "call step.backward(loss)" in r.message]) == 1
+    assert any("call step.backward(loss)" in m for m in read(tmp_path / "run", "events")["message"])
+
+
+def test_an_optimizer_is_asked_for_by_name(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"optimizer must be a torch\.optim\.Optimizer or several, not MSELoss"):
+        Recorder(tmp_path / "run", model(), nn.MSELoss())  # type: ignore[arg-type]
