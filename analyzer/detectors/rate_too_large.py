@@ -120,6 +120,7 @@ class RateTooLarge(Detector):
             evidence=self._evidence(damage, steps, phase),
             causes=(*("Gradients that are never cleared: zero_grad is missing",) * stale, *_CAUSES),
             advice=(
+                *("Call optimizer.zero_grad() in every step, before the backward pass.",) * stale,
                 f"Divide the learning rate ({number(phase.peak)}) by 3 until the loss of the first 100 steps falls.",
                 "Warm the rate up over the first hundreds of steps.",
                 "Remember that momentum m multiplies the step by 1/(1-m).",
@@ -152,7 +153,8 @@ class RateTooLarge(Detector):
         if damage.recovered:
             opposing.append("The run recovered.")
         if steps.stale > 0.5:
-            opposing.append(f"At {percent(steps.stale)} of the steps gradients were left from the step before.")
+            left = f"At {percent(steps.stale)} of the steps gradients were left from the step before"
+            opposing.append(f"{left}: they add up, and make any rate too large.")
         return Evidence(tuple(supporting), tuple(opposing))
 
 
