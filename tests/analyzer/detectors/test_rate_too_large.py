@@ -136,6 +136,7 @@ def test_ascent_is_not_the_rate(tmp_path: Path) -> None:
 def test_gradients_that_are_never_cleared_come_first(tmp_path: Path) -> None:
     (finding,) = found(RULE, THROWN.but(steps={"stale_grad_norm": 2.0}), tmp_path)
     assert "zero_grad" in finding.causes[0]
+    assert "zero_grad" in finding.advice[0]
     assert finding.confidence < 0.5
 
 
