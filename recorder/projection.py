@@ -115,7 +115,8 @@ def _by_forward_operation(call: Call, directions: Sequence[Direction]) -> Sequen
     x = call.args[0] if call.args else call.kwargs["input"]
     x = in_precision(next(iter(directions[0].values())).dtype, x)
     side = _SIDE_BY_SIDE.get(forward)
-    if len(directions) == 1 or side is None or getattr(module, "groups", 1) > 1:
+    large = next(iter(call.gradients.values())).numel() > LARGE
+    if len(directions) == 1 or side is None or large or getattr(module, "groups", 1) > 1:
         return [LINEAR[forward](module, d, x) for d in directions]
     stacked = {name: torch.cat([d[name] for d in directions]) for name in directions[0]}
     if "weight" not in stacked:
@@ -123,6 +124,8 @@ def _by_forward_operation(call: Call, directions: Sequence[Direction]) -> Sequen
     return LINEAR[forward](module, stacked, x).chunk(len(directions), side)
 
 
+LARGE = 1 << 18
+"""Numbers in an output beyond which one pass for several directions costs more, in memory traffic, than it saves."""
 _SIDE_BY_SIDE: Mapping[Callable[..., Any], int] = {
     nn.Linear.forward: -1,
     nn.Conv1d.forward: 1,

@@ -38,17 +38,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problem", choices=[p.name for p in PROBLEMS])
     parser.add_argument("--windows", type=int, default=15)
+    parser.add_argument("--arms", nargs="+", metavar="NAME", choices=ARMS, default=list(ARMS), help="beside `plain`")
     options = parser.parse_args()
     torch.set_num_threads(1)
     for problem in PROBLEMS:
         if options.problem in (None, problem.name):
-            report(problem, options.windows)
+            report(problem, options.windows, ["plain", *(arm for arm in options.arms if arm != "plain")])
 
 
-def report(problem: Problem, windows: int) -> None:
+def report(problem: Problem, windows: int, names: list[str]) -> None:
     """Print the ratio of each arm to the plain one."""
     with ExitStack() as stack:
-        arms = {name: training(problem, settings, stack) for name, settings in ARMS.items()}
+        arms = {name: training(problem, ARMS[name], stack) for name in names}
         for _ in range(2):
             measured = {name: seconds(arm, problem.window) for name, arm in arms.items()}
         rows = []
@@ -57,7 +58,7 @@ def report(problem: Problem, windows: int) -> None:
             rows.append({name: value / measured["plain"] for name, value in measured.items()})
     plain = 1000 * measured["plain"] / problem.window
     print(f"\n{problem.name}: a plain step takes {plain:.2f} ms; {windows} windows of {problem.window} steps")
-    for name in ARMS:
+    for name in names:
         ratios = sorted(row[name] for row in rows)
         quarter = len(ratios) // 4
         print(
