@@ -12,7 +12,10 @@ from recorder.schema import Column
 from .derived_column import Derived, finite
 
 MISSED = 0.1
-"""Standard errors by which the slope of the layers may differ from that of the whole gradient."""
+"""Standard errors by which the slope of the layers may differ from that of the whole gradient.
+
+A recorder on its own drops such slopes itself; of several ranks only the pooled ones can be compared.
+"""
 
 _ALPHA_INGREDIENTS = ("loss", "loss_var", "start_slope", "start_slope_var", "end_slope", "end_slope_var")
 

@@ -15,6 +15,7 @@ from .step import Step
 logger = logging.getLogger("glideslope")
 
 MOMENTS = ("begin", "before_backward", "after_backward", "leave", "before_update", "after_update", "collect", "end")
+"""Methods of an instrument, in the order of a step; `leave` may come after `end` where the optimizer steps inside."""
 _Calls = dict[str, list[tuple[Instrument, Callable[[Step], None]]]]
 
 

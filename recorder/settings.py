@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from .instruments import PRESETS
 
 MODES = ("train", "overfit-batch")
+"""What a run is for; each is judged by rules of its own."""
 
 
 def check(
