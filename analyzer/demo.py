@@ -16,7 +16,7 @@ import recorder
 
 from .config import Settings, choose
 from .detectors import DETECTORS
-from .directory import RUN_FILE
+from .directory import is_run_file
 from .engine import TOOL, judge_run
 from .errors import GlideslopeError
 from .files import write_page
@@ -81,7 +81,7 @@ def record(training: Training, directory: Path) -> Path:
     What an interrupted recording left is removed, if it was begun here. Raises GlideslopeError when it fails.
     """
     run_dir = directory / training.name
-    if not run_dir.is_dir() or not any(RUN_FILE.fullmatch(path.name) for path in run_dir.iterdir()):
+    if not run_dir.is_dir() or not any(is_run_file(path) for path in run_dir.iterdir()):
         with _removed_on_failure(run_dir):
             _recorder_demo(training.name, str(directory))
     return run_dir

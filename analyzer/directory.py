@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,8 @@ from .manifest import EndFile, Manifest, read_end, read_manifest
 
 T = TypeVar("T")
 
-RUN_FILE = re.compile(r"run-a\d+\.json")
-END_FILE = re.compile(r"end-a\d+-r\d+\.json")
+FIRST = schema.run_file_name(0)
+"""The run file that every run begins with: what a directory is known by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +35,30 @@ def read_directory(root: Path) -> RunFiles:
     attempt is reported as a problem, like an end file.
     """
     if not root.exists():
-        raise RunError(f"{root} does not exist: give the directory that the recorder wrote (it holds run-a00.json).")
+        raise RunError(f"{root} does not exist: give the directory that the recorder wrote (it holds {FIRST}).")
     if not root.is_dir():
-        raise RunError(f"{root} is a file: give the directory that the recorder wrote (it holds run-a00.json).")
+        raise RunError(f"{root} is a file: give the directory that the recorder wrote (it holds {FIRST}).")
     names = sorted(path for path in root.iterdir() if path.is_file())
-    run_files = [path for path in names if RUN_FILE.fullmatch(path.name)]
+    run_files = sorted((path for path in names if is_run_file(path)), key=_attempt)
     if not run_files:
         raise RunError(_no_run(root))
-    run_files.sort(key=lambda path: int(path.stem.removeprefix("run-a")))
     newest = read_manifest(run_files[-1])
     problems: list[str] = []
     older = [item for path in run_files[:-1] if (item := _or_problem(read_manifest, path, problems))]
-    ends = [end for path in names if END_FILE.fullmatch(path.name) and (end := _or_problem(read_end, path, problems))]
+    end_files = [path for path in names if schema.END_FILE.fullmatch(path.name)]
+    ends = [end for path in end_files if (end := _or_problem(read_end, path, problems))]
     strangers = [item for item in older if item.run_id != newest.run_id]
     problems += [
-        f"{root / f'run-a{item.attempt:02d}.json'} belongs to another run: its attempt is left out."
+        f"{root / schema.run_file_name(item.attempt)} belongs to another run: its attempt is left out."
         for item in strangers
     ]
     attempts = tuple(item for item in older if item not in strangers)
     return RunFiles((*attempts, newest), tuple(ends), tuple(problems))
+
+
+def is_run_file(path: Path) -> bool:
+    """Whether the name is that of a run file."""
+    return schema.RUN_FILE.fullmatch(path.name) is not None
 
 
 def runs_below(root: Path, limit: int = 1000) -> list[Path]:
@@ -67,11 +71,16 @@ def runs_below(root: Path, limit: int = 1000) -> list[Path]:
             entries = sorted(folder.iterdir())
         except OSError:
             continue
-        if any(RUN_FILE.fullmatch(entry.name) for entry in entries):
+        if any(is_run_file(entry) for entry in entries):
             found.append(folder)
         else:
             waiting += [entry for entry in entries if entry.is_dir() and not entry.is_symlink()]
     return sorted(found)
+
+
+def _attempt(run_file: Path) -> int:
+    match = schema.RUN_FILE.fullmatch(run_file.name)
+    return -1 if match is None else int(match["attempt"])
 
 
 def _or_problem(read: Callable[[Path], T], path: Path, problems: list[str]) -> T | None:
@@ -86,11 +95,11 @@ def _or_problem(read: Callable[[Path], T], path: Path, problems: list[str]) -> T
 def _no_run(root: Path) -> str:
     """Why a directory without a run file is none, and what to do."""
     if not any(root.iterdir()):
-        return f"{root} is empty: give the directory that the recorder wrote (it holds run-a00.json)."
+        return f"{root} is empty: give the directory that the recorder wrote (it holds {FIRST})."
     if any((root / table).is_dir() for table in schema.TABLES):
-        return f"{root} has shards but no run-a00.json: {REMEDY}."
+        return f"{root} has shards but no {FIRST}: {REMEDY}."
     below = runs_below(root)
     if below:
         names = ", ".join(str(path) for path in below[:3]) + (", …" if len(below) > 3 else "")
         return f"{root} is not a run itself, but {len(below)} lie below it: name them one by one ({names})."
-    return f"{root} is not a run (no run-a00.json in it): give the directory that the recorder wrote."
+    return f"{root} is not a run (no {FIRST} in it): give the directory that the recorder wrote."

@@ -9,7 +9,7 @@ from urllib.request import url2pathname
 
 from recorder import schema
 
-from .directory import END_FILE, RUN_FILE
+from .directory import FIRST
 from .errors import RunError
 
 
@@ -43,7 +43,7 @@ def fetch(uri: str) -> tuple[Path, TemporaryDirectory[str] | None]:
         words = str(error).strip().partition("\n")[0] or type(error).__name__
         raise RunError(f"{uri} cannot be read ({words}): check the address, or copy the run to this machine.") from None
     if not any(target.iterdir()):
-        raise RunError(f"{uri} holds no run: give the directory that the recorder wrote (it holds run-a00.json).")
+        raise RunError(f"{uri} holds no run: give the directory that the recorder wrote (it holds {FIRST}).")
     return target, copy
 
 
@@ -51,5 +51,5 @@ def _belongs(part: str) -> bool:
     """Whether a file is part of a run; checkpoints and the like beside it are not copied."""
     folder, _, name = part.rpartition("/")
     if folder:
-        return folder in schema.TABLES and name.endswith(".parquet")
-    return bool(RUN_FILE.fullmatch(name) or END_FILE.fullmatch(name))
+        return folder in schema.TABLES and name.endswith(schema.SHARD_SUFFIX)
+    return bool(schema.RUN_FILE.fullmatch(name) or schema.END_FILE.fullmatch(name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,8 +10,6 @@ from pathlib import Path
 import polars as pl
 
 from recorder import schema
-
-_NAME = re.compile(r"a(\d{1,6})-r(\d{1,6})-(\d{1,9})\.parquet")
 
 _DTYPES: Mapping[schema.DType, pl.DataType] = {
     "int64": pl.Int64(),
@@ -109,13 +106,13 @@ def _list_table(root: Path, table: str) -> tuple[list[Shard], list[str]]:
         return [], []
     found, unfinished, unknown = [], [], []
     for path in sorted(folder.iterdir()):
-        match = _NAME.fullmatch(path.name)
+        match = schema.SHARD.fullmatch(path.name)
         if match and path.is_file():
             attempt, rank, sequence = (int(number) for number in match.groups())
             found.append(Shard(table, attempt, rank, sequence, path))
-        elif path.name.endswith(".parquet.tmp"):
+        elif path.name.endswith(schema.SHARD_SUFFIX + schema.UNFINISHED):
             unfinished.append(path)
-        elif path.suffix == ".parquet":
+        elif path.suffix == schema.SHARD_SUFFIX:
             unknown.append(path)
     return sorted(found), list(_strangers(root, unfinished, unknown))
 
@@ -168,7 +165,7 @@ def _gaps(found: list[Shard]) -> Iterator[str]:
         count = max(seen) + 1 - len(seen)
         if count:
             first = next(number for number in range(max(seen)) if number not in seen)
-            name = f"{table}/a{attempt:02d}-r{rank:03d}-{first:06d}.parquet"
+            name = schema.shard_name(table, attempt, rank, first)
             more = f" and {count - 1} more of its sequence are" if count > 1 else " is"
             yield f"{name}{more} missing: their rows are lost unless the run is copied again."
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,6 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from . import schema
-
-_RUN_FILE = re.compile(r"run-a(\d+)\.json")
-_SHARD = re.compile(r"a(\d+)-r\d+-\d+\.parquet")
 
 
 class RunExistsError(FileExistsError):
@@ -49,9 +45,9 @@ class RunDirectory:
 
     def attempts(self) -> list[int]:
         """Numbers of the attempts that began here, ascending: those with a run file or with shards."""
-        files = (match for name in self.names() if (match := _RUN_FILE.fullmatch(name)))
-        shards = (match for table in schema.TABLES for name in self.names(table) if (match := _SHARD.fullmatch(name)))
-        return sorted({int(match[1]) for match in (*files, *shards)})
+        files = [schema.RUN_FILE.fullmatch(name) for name in self.names()]
+        shards = [schema.SHARD.fullmatch(name) for table in schema.TABLES for name in self.names(table)]
+        return sorted({int(match["attempt"]) for match in (*files, *shards) if match})
 
     def run_id(self) -> str:
         """Id of the run that lies here: from a run file, else from a shard; empty if neither tells."""
@@ -70,7 +66,7 @@ class RunDirectory:
     def run_file(self, attempt: int) -> dict[str, Any] | None:
         """The run file of an attempt, None while it does not exist or cannot be read."""
         try:
-            with self._fs.open_input_stream(f"{self._root}/run-a{attempt:02}.json") as stream:
+            with self._fs.open_input_stream(f"{self._root}/{schema.run_file_name(attempt)}") as stream:
                 content = json.loads(stream.read())
         except (OSError, ValueError):
             return None
@@ -80,7 +76,7 @@ class RunDirectory:
         """The largest step in the finished shards of `steps`, read off their footers; None if there is none."""
         last: int | None = None
         for name in self.names("steps"):
-            if name.endswith(".parquet") and (step := self._largest(f"steps/{name}")) is not None:
+            if name.endswith(schema.SHARD_SUFFIX) and (step := self._largest(f"steps/{name}")) is not None:
                 last = step if last is None else max(last, step)
         return last
 
@@ -100,7 +96,7 @@ class RunDirectory:
             with self._fs.open_output_stream(path) as stream:
                 stream.write(content)
             return
-        unfinished = Path(f"{path}.tmp")
+        unfinished = Path(f"{path}{schema.UNFINISHED}")
         with unfinished.open("wb") as file:
             file.write(content)
             file.flush()

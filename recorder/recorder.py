@@ -27,6 +27,7 @@ from .manifest import Origin, end_file, git_commit, now, run_file
 from .moments import Moments
 from .outlet import Outlet
 from .schedule import DENSE_STEPS, SPARSER, Schedule
+from .schema import end_file_name, run_file_name
 from .settings import check, checked_intervals, tenth_of_memory
 from .signals import SignalWatch
 from .step import Step
@@ -219,7 +220,7 @@ class Recorder:
 
     def _write_end(self, error: BaseException | None) -> None:
         end = end_file(self._origin, self._attempt.rank, self._stepping.last, self._stepping.recorded, error)
-        self._directory.write_json(f"end-a{self._attempt.number:02}-r{self._attempt.rank:03}.json", end)
+        self._directory.write_json(end_file_name(self._attempt.number, self._attempt.rank), end)
 
     def _describe(self) -> None:
         """Have the run file written, once: the first step has shown the order of the modules."""
@@ -228,7 +229,7 @@ class Recorder:
         self._described = True
         if self._attempt.rank == 0:
             content = run_file(self._origin, self._context, self._stepping.order.order, self._moments.instruments)
-            name = f"run-a{self._attempt.number:02}.json"
+            name = run_file_name(self._attempt.number)
             self._outlet.writer.call(lambda: self._directory.write_json(name, content))
 
     def _run_id(self) -> str:

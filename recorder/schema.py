@@ -1,4 +1,4 @@
-"""What a run consists of: tables, columns, units, descriptions, and the version of the format.
+"""What a run consists of: tables, columns, units, descriptions, the names of its files, the version of the format.
 
 This is the only definition; the recorder writes by it and the analyzer reads by it. It imports neither torch nor
 pyarrow, so that both sides can. Columns are added, never renamed; a column that a run lacks reads as null.
@@ -6,6 +6,7 @@ pyarrow, so that both sides can. Columns are added, never renamed; a column that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -198,3 +199,28 @@ EVENT_KINDS: Mapping[str, str] = MappingProxyType(
 
 STATUSES = ("completed", "failed")
 """What an end file can say. A run without one was killed, or is still running."""
+
+RUN_FILE = re.compile(r"run-a(?P<attempt>\d{1,9})\.json")
+"""What the run file of an attempt is called, within the run directory."""
+END_FILE = re.compile(r"end-a(?P<attempt>\d{1,9})-r(?P<rank>\d{1,9})\.json")
+"""What the end file of an attempt and rank is called, within the run directory."""
+SHARD = re.compile(r"a(?P<attempt>\d{1,9})-r(?P<rank>\d{1,9})-(?P<sequence>\d{1,9})\.parquet")
+"""What a shard is called, within the folder of its table."""
+SHARD_SUFFIX = ".parquet"
+UNFINISHED = ".tmp"
+"""What the name of a file ends in until it is whole."""
+
+
+def run_file_name(attempt: int) -> str:
+    """`run-a00.json`."""
+    return f"run-a{attempt:02}.json"
+
+
+def end_file_name(attempt: int, rank: int) -> str:
+    """`end-a00-r000.json`."""
+    return f"end-a{attempt:02}-r{rank:03}.json"
+
+
+def shard_name(table: str, attempt: int, rank: int, sequence: int) -> str:
+    """`steps/a00-r000-000000.parquet`: the path within the run directory."""
+    return f"{table}/a{attempt:02}-r{rank:03}-{sequence:06}{SHARD_SUFFIX}"

@@ -46,7 +46,7 @@ class ShardNames:
 
     def shard(self, table: str, sequence: int) -> str:
         """Path of a shard within the run directory."""
-        return f"{table}/a{self.attempt:02}-r{self.rank:03}-{sequence:06}.parquet"
+        return schema.shard_name(table, self.attempt, self.rank, sequence)
 
 
 class Writer:
