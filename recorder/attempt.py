@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .claim import Claim, after, exactly
 from .directory import RunDirectory, RunExistsError
 
 PATIENCE = timedelta(seconds=60)
@@ -30,32 +31,49 @@ class Attempt:
     rank_count: int
 
 
-def admit(directory: RunDirectory, resume: bool, first_step: int | None) -> Attempt:
-    """The attempt that may begin in a directory. Raises RunExistsError where it holds a run and `resume` is false.
+def admit(directory: RunDirectory, resume: bool, first_step: int | None) -> tuple[Attempt, Claim]:
+    """The attempt that may begin in a directory, and the claim of this process to write it.
 
-    Rank 0 decides by what lies in the directory, and tells the other ranks, which may come later, through the store of
-    their process group. Nobody waits for a rank that does not record.
+    Raises RunExistsError where the directory holds a run, or another process writes one, and `resume` is false. Rank 0
+    decides by what lies in the directory, and tells the other ranks, which may come later, through the store of their
+    process group. Nobody waits for a rank that does not record.
     """
     rank, rank_count = ranks()
     if rank > 0:
-        return _told(directory, rank, rank_count) or Attempt(0, "", first_step or 0, rank, rank_count)
-    attempt = _decided(directory, resume, first_step, rank_count)
+        told = _told(directory, rank, rank_count)
+        return (told, exactly(directory, told.number, rank)) if told else _alone(directory, resume, first_step)
+    attempt, claim = _decided(directory, resume, first_step, rank_count)
     store = _store()
     if store is not None:
         store.set(_key(directory), json.dumps(asdict(attempt)))
-    return attempt
+    return attempt, claim
 
 
-def _decided(directory: RunDirectory, resume: bool, first_step: int | None, rank_count: int) -> Attempt:
-    attempts = directory.attempts()
+def _decided(directory: RunDirectory, resume: bool, first_step: int | None, rank_count: int) -> tuple[Attempt, Claim]:
+    attempts = _begun(directory, resume)
+    claim = after(directory, attempts[-1] if attempts else -1, 0, others=resume)
+    last = directory.last_step() if attempts else None
+    begin = first_step if first_step is not None else (0 if last is None else last + 1)
+    run_id = (directory.run_id() if attempts else "") or uuid.uuid4().hex
+    return Attempt(claim.attempt, run_id, begin, 0, rank_count), claim
+
+
+def _alone(directory: RunDirectory, resume: bool, first_step: int | None) -> tuple[Attempt, Claim]:
+    """The attempt of a rank that is not told: what it has recorded itself tells which."""
+    rank, rank_count = ranks()
+    attempts = _begun(directory, resume, rank)
+    claim = after(directory, attempts[-1] if attempts else -1, rank, others=resume)
+    return Attempt(claim.attempt, "", first_step or 0, rank, rank_count), claim
+
+
+def _begun(directory: RunDirectory, resume: bool, rank: int | None = None) -> list[int]:
+    """The attempts (of one rank) that lie here. Raises RunExistsError if there are any, unless `resume`."""
+    attempts = directory.attempts(rank)
     if attempts and not resume:
         raise RunExistsError(
             f"{directory.where} holds a run already: choose another directory, or pass resume=True to go on with it"
         )
-    last = directory.last_step() if attempts else None
-    begin = first_step if first_step is not None else (0 if last is None else last + 1)
-    run_id = (directory.run_id() if attempts else "") or uuid.uuid4().hex
-    return Attempt(attempts[-1] + 1 if attempts else 0, run_id, begin, 0, rank_count)
+    return attempts
 
 
 def _told(directory: RunDirectory, rank: int, rank_count: int) -> Attempt | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from . import schema
+
+SETTLING = 1.0
+"""Seconds after which nobody who found a file missing in an object store is still about to create it."""
 
 
 class RunExistsError(FileExistsError):
@@ -43,10 +47,12 @@ class RunDirectory:
         selector = pyarrow.fs.FileSelector(root, allow_not_found=True)
         return sorted(info.base_name for info in self._fs.get_file_info(selector))
 
-    def attempts(self) -> list[int]:
-        """Numbers of the attempts that began here, ascending: those with a run file or with shards."""
-        files = [schema.RUN_FILE.fullmatch(name) for name in self.names()]
+    def attempts(self, rank: int | None = None) -> list[int]:
+        """Numbers of the attempts that began here, ascending: those with a run file or with shards (of one rank)."""
+        files = [] if rank else [schema.RUN_FILE.fullmatch(name) for name in self.names()]
         shards = [schema.SHARD.fullmatch(name) for table in schema.TABLES for name in self.names(table)]
+        if rank is not None:
+            shards = [match for match in shards if match and int(match["rank"]) == rank]
         return sorted({int(match["attempt"]) for match in (*files, *shards) if match})
 
     def run_id(self) -> str:
@@ -65,8 +71,12 @@ class RunDirectory:
 
     def run_file(self, attempt: int) -> dict[str, Any] | None:
         """The run file of an attempt, None while it does not exist or cannot be read."""
+        return self.read_json(schema.run_file_name(attempt))
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """A JSON object in the directory, None while it does not exist or cannot be read."""
         try:
-            with self._fs.open_input_stream(f"{self._root}/{schema.run_file_name(attempt)}") as stream:
+            with self._fs.open_input_stream(f"{self._root}/{name}") as stream:
                 content = json.loads(stream.read())
         except (OSError, ValueError):
             return None
@@ -87,6 +97,33 @@ class RunDirectory:
             columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
             return int(columns["step"].statistics.max)
         return None
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Create a file; False if somebody has. A disk that refuses is no reason to: the first shard will tell.
+
+        On a local disk one of several wins, whenever they come. An object store has no such call: there the last of
+        those that come within SETTLING seconds wins.
+        """
+        path = f"{self._root}/{name}"
+        try:
+            if self._local:
+                with Path(path).open("xb") as file:
+                    file.write(content)
+                return True
+            if self._fs.get_file_info(path).type != pyarrow.fs.FileType.NotFound:
+                return False
+            self.write(name, content)
+            time.sleep(SETTLING)
+            with self._fs.open_input_stream(path) as stream:
+                return bool(stream.read() == content)
+        except FileExistsError:
+            return False
+        except OSError:
+            return True
+
+    def remove(self, name: str) -> None:
+        """Delete a file of the directory. Raises OSError."""
+        self._fs.delete_file(f"{self._root}/{name}")
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file that readers see whole or not at all, also after a crash. Raises OSError."""

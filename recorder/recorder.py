@@ -94,10 +94,13 @@ class Recorder:
         """Begin the run. Raises RunExistsError where the directory holds one, OSError where it cannot be written."""
         if self._state != "new":
             raise RuntimeError(f"this recorder of {self._directory.where} was started before; make a new one")
-        self._attempt = admit(self._directory, self._resume, self._first_step)
-        self._directory.prepare()
-        self._origin = self._made_origin()
-        self._prepare()
+        self._attempt, self._claim = admit(self._directory, self._resume, self._first_step)
+        try:
+            self._origin = self._made_origin()
+            self._prepare()
+        except BaseException:
+            self._claim.release()
+            raise
         self._signals = SignalWatch(self._signalled)
         self._signals.install()
         atexit.register(self._at_exit)
@@ -206,6 +209,7 @@ class Recorder:
         if isinstance(error, SystemExit) and not error.code:
             error = None
         with ExitStack() as stack:  # from the last to the first, each whatever became of the others
+            stack.callback(self._contained, "leaving the directory", self._claim.release)
             stack.callback(self._contained, "writing the end file", partial(self._write_end, error))
             stack.callback(self._contained, "writing the last shards", self._outlet.writer.close)
             stack.callback(

@@ -17,10 +17,18 @@ NUMBER = st.integers(0, 999_999_999)
 
 @given(NUMBER, NUMBER, NUMBER)
 def test_names_are_read_as_they_were_written(attempt: int, rank: int, sequence: int) -> None:
-    run, end = schema.run_file_name(attempt), schema.end_file_name(attempt, rank)
+    run, end, claim = (
+        schema.run_file_name(attempt),
+        *(f(attempt, rank) for f in (schema.end_file_name, schema.claim_file_name)),
+    )
     shard = schema.shard_name("steps", attempt, rank, sequence).removeprefix("steps/")
     wanted = {"attempt": attempt, "rank": rank, "sequence": sequence}
-    for pattern, name in ((schema.RUN_FILE, run), (schema.END_FILE, end), (schema.SHARD, shard)):
+    for pattern, name in (
+        (schema.RUN_FILE, run),
+        (schema.END_FILE, end),
+        (schema.CLAIM_FILE, claim),
+        (schema.SHARD, shard),
+    ):
         found = pattern.fullmatch(name)
         assert found is not None
         assert {key: int(number) for key, number in found.groupdict().items()}.items() <= wanted.items()
