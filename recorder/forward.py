@@ -36,6 +36,8 @@ class InputWatch:
         self._model = model
         self._handle: RemovableHandle | None = None
         self.inputs: tuple[Tensor, ...] = ()
+        self.pending = 0
+        """Forward passes that no backward pass has answered for yet."""
 
     def place(self) -> None:
         """Place the hook."""
@@ -46,11 +48,18 @@ class InputWatch:
         """Remove the hook and forget the input."""
         if self._handle is not None:
             self._handle.remove()
-        self._handle, self.inputs = None, ()
+        self._handle, self.inputs, self.pending = None, (), 0
+
+    def answered(self) -> bool:
+        """A backward pass begins: whether every forward pass that was seen has had its own already."""
+        again = bool(self.inputs) and self.pending == 0
+        self.pending -= self.pending > 0
+        return again
 
     def _seen(self, _module: nn.Module, args: Any, kwargs: Any) -> None:
         if watched():
             self.inputs = tensors_in((args, kwargs))
+            self.pending += 1
 
 
 class OrderWatch:
@@ -102,7 +111,7 @@ class ForwardWatch:
         self, loss: Tensor, unreduced: Tensor | None, outputs: Tensor | None, targets: Tensor | None
     ) -> MicroBatch:
         """The micro-batch whose `loss` (0-d, with graph) is about to be differentiated."""
-        batch = MicroBatch(loss.detach(), inputs=self._inputs.inputs)
+        batch = MicroBatch(loss.detach(), inputs=self._inputs.inputs, again=self._inputs.answered())
         shapes = [t.shape for t in batch.inputs if t.dim()]
         calls = self._seen_calls()
         stated = not calls and outputs is not None and targets is not None

@@ -36,6 +36,8 @@ class MicroBatch:
     losses: Tensor | None = None
     """(samples,), individual losses, scaled so that their mean is the loss; None with the reason below."""
     reason: str = "the forward pass was not seen"
+    again: bool = False
+    """Whether it differentiates through the forward pass of the micro-batch before once more: the same samples."""
 
 
 @dataclass(slots=True, eq=False)

@@ -23,6 +23,7 @@ logger = logging.getLogger("glideslope")
 
 MISSED = 3
 """Steps without a backward pass, and none with one, after which the user is told."""
+UNCLEAR = "several backward passes at a step without a probe: whether they share a forward pass is not seen"
 NOT_CALLED = (
     "nothing is recorded: call step.backward(loss) in place of loss.backward() inside `with recorder.step() as step`"
 )
@@ -161,7 +162,9 @@ class Stepping:
             with self.contained("reading the loss"):
                 return self._watch.describe(total, unreduced, outputs, targets)
         reason = "" if self._context.hooks else "the model is compiled: neither its layers nor its loss are seen"
-        samples = None if unreduced is None else len(unreduced)
+        samples = None if unreduced is None or step.micro_batches else len(unreduced)
+        if unreduced is not None and samples is None:
+            self._context.explain(("steps.batch_size",), UNCLEAR)
         return MicroBatch(total.detach(), samples, losses=unreduced, reason=reason)
 
     def _before_update(self, _optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
@@ -240,7 +243,7 @@ def _note(step: Step, batch: MicroBatch) -> None:
     row = step.row
     row.add("loss", batch.loss)
     row.host["micro_batches"] = len(step.micro_batches)
-    if batch.samples is not None:
-        row.host["batch_size"] = sum(each.samples or 0 for each in step.micro_batches)
+    counts = [each.samples for each in step.micro_batches if not each.again]
+    row.host["batch_size"] = None if None in counts else sum(count or 0 for count in counts)
     if step.scale is not None:
         row.put("loss_scale", step.scale)

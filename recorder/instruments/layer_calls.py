@@ -13,6 +13,7 @@ from .base import Instrument
 
 FED = ("steps.start_slope", "steps.end_slope", "steps.grad_var", "steps.gsnr_sum", "steps.inner_var")
 """Columns that are null where the layers' calls cannot be had."""
+SHARED = "several backward passes went through one forward pass: a sample's gradient is their sum, which is not had"
 
 
 class LayerCalls(Instrument):
@@ -52,7 +53,7 @@ class LayerCalls(Instrument):
         self.context.gradient = [own_gradient(p, stale, step.scale) for p, stale in pairs]
         passes, capture = self.context.passes, self.context.capture
         calls, samples = capture.take(), step.micro_batches[-1].samples
-        reason = self._obstacle(bool(calls), samples)
+        reason = SHARED if step.micro_batches[-1].again else self._obstacle(bool(calls), samples)
         if reason or samples is None:
             passes.complete = False
             self.context.explain(FED, reason)

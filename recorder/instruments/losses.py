@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
+from torch import Tensor
 
 from ..context import Context
 from ..schema import STEPS
-from ..step import Step
+from ..step import MicroBatch, Step
 from .base import Instrument
 
 
@@ -33,9 +36,9 @@ class IndividualLosses(Instrument):
             self._probed_at = step.index
 
     def after_backward(self, step: Step) -> None:
-        losses = [batch.losses for batch in step.micro_batches if batch.losses is not None]
-        if len(losses) < len(step.micro_batches):
-            self.context.explain(("steps.loss_var",), step.micro_batches[-1].reason)
+        losses, reason = losses_of(step.micro_batches)
+        if reason:
+            self.context.explain(("steps.loss_var",), reason)
             return
         count = sum(len(each) for each in losses)
         # a micro-batch's losses average to its share of the loss: over all samples they must average to the whole
@@ -43,3 +46,18 @@ class IndividualLosses(Instrument):
         step.put("loss_count", count)
         if count > 1:
             step.put("loss_var", each.var())
+
+
+def losses_of(micro_batches: Sequence[MicroBatch]) -> tuple[list[Tensor], str]:
+    """The individual losses (samples,) of each forward pass, its backward passes added up; or why they are unknown."""
+    found: list[Tensor] = []
+    for batch in micro_batches:
+        if batch.losses is None:
+            return [], batch.reason
+        if not batch.again or not found:
+            found.append(batch.losses)
+        elif found[-1].shape == batch.losses.shape:
+            found[-1] = found[-1] + batch.losses
+        else:
+            return [], "the losses of one forward pass belong to different numbers of samples"
+    return found, ""

@@ -34,7 +34,9 @@ class ModelInput(Instrument):
         self._moments = None
 
     def after_backward(self, step: Step) -> None:
-        """Take in the input of a micro-batch."""
+        """Take in the input of a micro-batch, once."""
+        if step.micro_batches[-1].again:
+            return
         chosen, reason = choose(step.micro_batches[-1].inputs)
         if chosen is None:
             self.context.explain(tuple(f"steps.{column}" for column in COLUMNS), reason)
