@@ -7,7 +7,8 @@ any other module by a Jacobian-vector product of that module alone. Tied weights
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -95,21 +96,22 @@ def project(
     dimension = call.sample_dimension(samples)
     if dimension is None:
         raise ValueError(f"its input or its output of shape {call.shape} does not run over {samples} samples")
-    positions = tuple(call.gradients)
-    tangents: list[tuple[Tensor, ...]]
     if is_linear(call.module, tuple(directions[0])):
-        tangents = [(tangent,) for tangent in _by_forward_operation(call, directions)]
-    else:
-        tangents = [directional_derivative(call, parameters, d, positions) for d in directions]
+        (gradient,) = call.gradients.values()
+        # One direction after the other: outputs are the largest tensors there are.
+        each = partial(_per_sample, gradient=gradient, dimension=dimension, kept=kept, fresh=True)
+        return list(map(each, _by_forward_operation(call, directions)))
+    positions = tuple(call.gradients)
 
-    def summed(each: tuple[Tensor, ...]) -> Tensor:
-        pairs = zip(each, positions, strict=True)
+    def summed(direction: Direction) -> Tensor:
+        tangents = directional_derivative(call, parameters, direction, positions)
+        pairs = zip(tangents, positions, strict=True)
         return torch.stack([_per_sample(t, call.gradients[i], dimension, kept) for t, i in pairs]).sum(0)
 
-    return [summed(each) for each in tangents]
+    return [summed(direction) for direction in directions]
 
 
-def _by_forward_operation(call: Call, directions: Sequence[Direction]) -> Sequence[Tensor]:
+def _by_forward_operation(call: Call, directions: Sequence[Direction]) -> Iterable[Tensor]:
     """J d of a linear module, for all directions in one pass where its outputs can stand side by side."""
     module, forward = call.module, type(call.module).forward
     x = call.args[0] if call.args else call.kwargs["input"]
@@ -117,7 +119,7 @@ def _by_forward_operation(call: Call, directions: Sequence[Direction]) -> Sequen
     side = _SIDE_BY_SIDE.get(forward)
     large = next(iter(call.gradients.values())).numel() > LARGE
     if len(directions) == 1 or side is None or large or getattr(module, "groups", 1) > 1:
-        return [LINEAR[forward](module, d, x) for d in directions]
+        return (LINEAR[forward](module, d, x) for d in directions)
     stacked = {name: torch.cat([d[name] for d in directions]) for name in directions[0]}
     if "weight" not in stacked:
         stacked["weight"] = torch.cat([_weight(module, d) for d in directions])
@@ -135,10 +137,11 @@ _SIDE_BY_SIDE: Mapping[Callable[..., Any], int] = {
 """Dimension in which outputs for several directions stand side by side: stacked weights, one pass over the input."""
 
 
-def _per_sample(tangent: Tensor, gradient: Tensor, dimension: int, kept: int) -> Tensor:
-    """Inner product of the two for each sample that the gradient was kept of, (kept,)."""
+def _per_sample(tangent: Tensor, gradient: Tensor, dimension: int, kept: int, fresh: bool = False) -> Tensor:
+    """Inner product of the two for each sample that the gradient was kept of, (kept,); a `fresh` tangent is used up."""
     tangent = tangent.narrow(dimension, 0, gradient.shape[dimension])
-    product = tangent * gradient.to(tangent.dtype)
+    gradient = gradient.to(tangent.dtype)
+    product = tangent.mul_(gradient) if fresh else tangent * gradient
     return product.movedim(dimension, 0).reshape(kept, -1).sum(1)
 
 

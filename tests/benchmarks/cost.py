@@ -1,111 +1,64 @@
 """What recording costs: CPU time of a recorded training step over that of a plain one.
 
-    python tests/benchmarks/cost.py [--problem mlp] [--windows 15]
+    python tests/benchmarks/cost.py [--problem mlp] [--rounds 15]
 
-One thread; the arms take turns in windows of a few steps, and the median over the windows is printed. `plain again` is
-the noise. An arm that probes at no step is `basic, unprobed`; one that probes at each is `..., every step`.
+One thread; the arms take turns in windows of steps, and the median over the rounds is printed. `plain again` is the
+noise. Curvature is measured at every 256th step. 3c3d is slow: there a window of 32 steps holds a curvature step and
+two probes, and the 16 steps from the curvature step on weigh 1 against 15 of the other 16, as in 256.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
-import tempfile
+import dataclasses
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
-from typing import Any
+from collections.abc import Sequence
 
 import torch
+from arms import ARMS, TABLE, HostClock, costs, lines
 from problems import PROBLEMS, Problem
 
-from recorder import Recorder
-
-ARMS: dict[str, dict[str, Any] | None] = {
-    "plain": None,
-    "plain again": None,
-    "basic, unprobed": {"preset": "basic", "every": 10**9, "dense_steps": 0},
-    "basic, every 16": {"preset": "basic", "dense_steps": 0},
-    "economy, unprobed": {"preset": "economy", "every": 10**9, "dense_steps": 0},
-    "economy, every 16": {"preset": "economy", "dense_steps": 0},
-    "alpha, every step": {"preset": "economy", "every": 10**9, "dense_steps": 0, "instruments": {"alpha": 1}},
-    "economy, every step": {"preset": "economy", "every": 1},
+COCKPIT: dict[str, dict[str, float]] = {
+    "economy, every step": {"mlp": 101, "cnn": 5.3, "3c3d": 9.8},
+    "economy, every 16": {"mlp": 9.5, "cnn": 1.57, "3c3d": 1.85},
+    "business, every 16": {"mlp": 10, "cnn": 1.78, "3c3d": 2.31},
+    "full, every 16": {"mlp": 31, "cnn": 3.6, "3c3d": 6.6},
+    "business, a curvature step": {"mlp": 89, "cnn": 9.0, "3c3d": 18.9},
+    "full, a curvature step": {"mlp": 430, "cnn": 61, "3c3d": 90},
 }
+"""The same measure of cockpit-for-pytorch 1.0.2 and its presets of these names, with torch 2.13 on two shared cores.
+
+It measures curvature at every probe; a `curvature step` is one of its probes.
+"""
 
 
 def main() -> None:
-    """Time every arm on every problem."""
+    """Time the arms on the problems."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problem", choices=[p.name for p in PROBLEMS])
-    parser.add_argument("--windows", type=int, default=15)
-    parser.add_argument("--arms", nargs="+", metavar="NAME", choices=ARMS, default=list(ARMS), help="beside `plain`")
+    parser.add_argument("--rounds", type=int, help="turns of each arm, after the first; by default 15, or 5 on 3c3d")
+    parser.add_argument("--window", type=int, choices=(32, 64, 128, 256), help="steps of a turn")
+    parser.add_argument("--arms", nargs="+", metavar="NAME", choices=ARMS, default=TABLE, help=", ".join(ARMS))
     options = parser.parse_args()
     torch.set_num_threads(1)
     for problem in PROBLEMS:
         if options.problem in (None, problem.name):
-            report(problem, options.windows, ["plain", *(arm for arm in options.arms if arm != "plain")])
+            window, rounds = options.window or problem.window, options.rounds or problem.rounds
+            report(dataclasses.replace(problem, window=window, rounds=rounds), options.arms)
 
 
-def report(problem: Problem, windows: int, names: list[str]) -> None:
+def report(problem: Problem, arms: Sequence[str]) -> None:
     """Print the ratio of each arm to the plain one."""
-    with ExitStack() as stack:
-        arms = {name: training(problem, ARMS[name], stack) for name in names}
-        for _ in range(2):
-            measured = {name: seconds(arm, problem.window) for name, arm in arms.items()}
-        rows = []
-        for _ in range(windows):
-            measured = {name: seconds(arm, problem.window) for name, arm in arms.items()}
-            rows.append({name: value / measured["plain"] for name, value in measured.items()})
-    plain = 1000 * measured["plain"] / problem.window
-    print(f"\n{problem.name}: a plain step takes {plain:.2f} ms; {windows} windows of {problem.window} steps")
-    for name in names:
-        ratios = sorted(row[name] for row in rows)
-        quarter = len(ratios) // 4
-        print(
-            f"  {name:22} {statistics.median(ratios):6.3f}   quartiles {ratios[quarter]:.3f} {ratios[-quarter - 1]:.3f}"
-        )
+    found = costs(problem, arms, HostClock(time.process_time), torch.device("cpu"))
+    print(f"\n{problem.name}: a plain step takes {1000 * found.plain:.2f} ms; {problem.rounds} rounds")
+    for line in lines(found, lambda name: beside(name, problem.name)):
+        print(line)
 
 
-def training(problem: Problem, settings: dict[str, Any] | None, stack: ExitStack) -> Iterator[None]:
-    """An endless training that yields after each step."""
-    torch.manual_seed(0)
-    model, (inputs, targets) = problem.model(), problem.batch()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    loss_fn = torch.nn.CrossEntropyLoss()
-    recorder = None
-    if settings is not None:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        recorder = stack.enter_context(Recorder(f"{folder}/run", model, optimizer, loss_fn, strict=True, **settings))
-    return loop(model, optimizer, loss_fn, inputs, targets, recorder)
-
-
-def loop(
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    loss_fn: Callable[..., torch.Tensor],
-    inputs: torch.Tensor,
-    targets: torch.Tensor,
-    recorder: Recorder | None,
-) -> Iterator[None]:
-    """The training loop of the README, with or without a recorder."""
-    while True:
-        optimizer.zero_grad()
-        with recorder.step() if recorder else nullcontext() as step:
-            loss = loss_fn(model(inputs), targets)
-            if step is None:
-                loss.backward()
-            else:
-                step.backward(loss)
-        optimizer.step()
-        yield
-
-
-def seconds(arm: Iterator[None], steps: int) -> float:
-    """CPU time of some steps, all threads of the process."""
-    began = time.process_time()
-    for _ in range(steps):
-        next(arm)
-    return time.process_time() - began
+def beside(name: str, problem: str) -> str:
+    """What Cockpit costs."""
+    known = COCKPIT.get(name, {}).get(problem)
+    return "" if known is None else f"Cockpit {known:g}"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The models whose training is timed.
 
-A small MLP, a small CNN, and 3c3d of DeepOBS (Schneider, Balles & Hennig 2019).
+A small MLP, a small CNN, 3c3d of DeepOBS (Schneider, Balles & Hennig 2019), and ResNet-50 (He et al. 2016).
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from torch import Tensor, nn
 class Problem:
     """A model with a fixed synthetic batch.
 
-    `window`: steps timed together, a multiple of 16, so that probes at every 16th step weigh as they should.
+    `window`: steps timed together, 256 or a smaller multiple of 32. `rounds`: how often each arm has its turn.
     """
 
     name: str
     model: Callable[[], nn.Module]
     shape: tuple[int, ...]
-    window: int
+    classes: int = 10
+    window: int = 256
+    rounds: int = 15
 
-    def batch(self) -> tuple[Tensor, Tensor]:
-        """Inputs and integer targets of ten classes, the same at every call."""
+    def batch(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Inputs and integer targets, the same at every call."""
         generator = torch.Generator().manual_seed(0)
         inputs = torch.randn(self.shape, generator=generator)
-        return inputs, torch.randint(0, 10, (self.shape[0],), generator=generator)
+        targets = torch.randint(0, self.classes, (self.shape[0],), generator=generator)
+        return inputs.to(device), targets.to(device)
 
 
 def mlp() -> nn.Module:
@@ -55,8 +58,47 @@ def net_3c3d() -> nn.Module:
     )  # fmt: skip
 
 
+class Bottleneck(nn.Module):
+    """Three convolutions around which the input is added, projected where it changes its shape."""
+
+    def __init__(self, entering: int, width: int, stride: int) -> None:
+        super().__init__()
+        leaving = 4 * width
+        self.body = nn.Sequential(
+            nn.Conv2d(entering, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True),
+            nn.Conv2d(width, leaving, 1, bias=False), nn.BatchNorm2d(leaving),
+        )  # fmt: skip
+        self.shortcut = (
+            nn.Identity()
+            if entering == leaving and stride == 1
+            else nn.Sequential(nn.Conv2d(entering, leaving, 1, stride, bias=False), nn.BatchNorm2d(leaving))
+        )
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.body(x)
+        out += self.shortcut(x)
+        return self.relu(out)
+
+
+def resnet_50() -> nn.Module:
+    """ResNet-50 on 3x224x224 images, with the stride in the 3x3 convolutions, 25 557 032 parameters."""
+    blocks, entering = [], 64
+    for width, count in ((64, 3), (128, 4), (256, 6), (512, 3)):
+        for index in range(count):
+            blocks.append(Bottleneck(entering, width, 2 if index == 0 and width > 64 else 1))
+            entering = 4 * width
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1),
+        *blocks,
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000),
+    )  # fmt: skip
+
+
 PROBLEMS = (
-    Problem("mlp", mlp, (64, 784), 208),
-    Problem("cnn", cnn, (32, 1, 16, 16), 48),
-    Problem("3c3d", net_3c3d, (128, 3, 32, 32), 16),
+    Problem("mlp", mlp, (64, 784)),
+    Problem("cnn", cnn, (32, 1, 16, 16)),
+    Problem("3c3d", net_3c3d, (128, 3, 32, 32), window=32, rounds=5),
 )
+RESNET_50 = Problem("resnet-50", resnet_50, (64, 3, 224, 224), classes=1000, window=32)

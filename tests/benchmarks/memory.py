@@ -1,0 +1,97 @@
+"""What recording needs: peak memory of a training with the recorder over that of a plain one.
+
+    python tests/benchmarks/memory.py [--problem 3c3d] [--steps 16] [--threads 1]
+
+Each arm runs in a process of its own. As at the start of a run every step is probed, but for the last two; every fifth
+measures curvature. Counted is the peak of the resident memory beyond what the process had when everything was imported.
+`held` is what the recorder's tensors hold between two probes, for good. Needs Linux.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import re
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from arms import training
+from problems import PROBLEMS, Problem
+
+from recorder.instruments import PRESETS
+
+ARMS: dict[str, str | None] = {"plain": None} | {preset: preset for preset in PRESETS}
+CURVATURE = 5
+"""Steps between curvature steps."""
+
+
+def main() -> None:
+    """Run every arm and print its peak, or run one of them and print what it used."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problem", choices=[p.name for p in PROBLEMS], default="3c3d")
+    parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--arms", nargs="+", metavar="NAME", choices=ARMS, default=list(ARMS), help=", ".join(ARMS))
+    parser.add_argument("--one", choices=ARMS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    problem = next(p for p in PROBLEMS if p.name == options.problem)
+    if options.one:
+        print(json.dumps(used(problem, ARMS[options.one], options.steps)))
+        return
+    print(f"{problem.name}: {options.steps} steps, every one probed; MiB beyond imports and data")
+    plain = apart("plain", options)
+    for name in options.arms:
+        found = plain if name == "plain" else apart(name, options)
+        ratio, held = found["peak"] / plain["peak"], found["held"] - plain["held"]
+        print(f"  {name:10} {found['peak'] / 2**20:6.0f}   {ratio:5.2f} times plain   held {held / 2**20:6.2f}")
+
+
+def apart(arm: str, options: argparse.Namespace) -> dict[str, int]:
+    """What an arm uses in a fresh process."""
+    command = [sys.executable, __file__, "--one", arm, "--problem", options.problem]
+    command += ["--steps", str(options.steps), "--threads", str(options.threads)]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True)
+    return dict(json.loads(ended.stdout))
+
+
+def used(problem: Problem, preset: str | None, steps: int) -> dict[str, int]:
+    """Bytes: the peak of the resident memory beyond what is there now, and what tensors hold between two probes."""
+    before = resident("VmRSS")
+    with ExitStack() as stack:
+        run = training(problem, settings(preset, steps), torch.device("cpu"), stack)
+        for _ in range(steps):
+            next(run)
+        peak = resident("VmHWM") - before
+        return {"peak": peak, "held": in_tensors()}
+
+
+def settings(preset: str | None, steps: int) -> dict[str, Any] | None:
+    """Of the recorder: every step is probed but for the last two."""
+    if preset is None:
+        return None
+    sparse = dict.fromkeys((kind.name for kind in PRESETS[preset] if kind.sparse), CURVATURE)
+    return {"preset": preset, "every": 10**9, "dense_steps": steps - 2, "instruments": sparse}
+
+
+def resident(name: str) -> int:
+    """Resident memory of this process, in bytes: VmRSS now, VmHWM at its peak."""
+    found = re.search(rf"^{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return 1024 * int(found[1])
+
+
+def in_tensors() -> int:
+    """Bytes that all tensors of this process hold, each storage once."""
+    gc.collect()
+    storages = [t.untyped_storage() for t in gc.get_objects() if isinstance(t, torch.Tensor)]
+    return sum({s.data_ptr(): s.nbytes() for s in storages}.values())
+
+
+if __name__ == "__main__":
+    main()
