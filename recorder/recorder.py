@@ -101,7 +101,7 @@ class Recorder:
         except BaseException:
             self._claim.release()
             raise
-        self._signals = SignalWatch(self._signalled)
+        self._signals = SignalWatch(self._signalled, self._stopped)
         self._signals.install()
         atexit.register(self._at_exit)
         self._described = False
@@ -245,15 +245,16 @@ class Recorder:
         """The program ended without closing the recorder: the interpreter knows whether by an exception."""
         self.close(getattr(sys, "last_value", None))
 
-    def _signalled(self, name: str, final: bool) -> None:
-        if os.getpid() != self._process:
+    def _signalled(self, name: str) -> None:
+        if self._state != "running" or os.getpid() != self._process:
             return
         with suppress(Exception):
             self._context.event("signal", f"the process was asked to stop by {name}", signal=name)
-        if final:
-            self.close(Stopped(f"by {name}"))
-        else:
-            self._outlet.hurry()
+        self._outlet.hurry()
+
+    def _stopped(self, name: str) -> None:
+        """The process ends as soon as this returns."""
+        self.close(Stopped(f"by {name}"))
 
 
 class Stopped(Exception):

@@ -222,6 +222,29 @@ def test_terminated_in_its_sleep(tmp_path: Path) -> None:
     assert steps(run) == list(range(40))
 
 
+@pytest.mark.parametrize("between", ["", "before = signal.signal(signal.SIGTERM, lambda *a: before(*a))"])
+def test_terminated_with_several_recorders_open(between: str, tmp_path: Path) -> None:
+    """Each is flushed and says why it ended, also where somebody placed a handler after the first was opened."""
+    body = f"""
+def inner(index):
+    if index == 5:
+        {between or "pass"}
+        fly(run / "b", 40, innermost)
+
+def innermost(index):
+    if index == 10:
+        fly(run / "c", 40, lambda index: signal.raise_signal(signal.SIGTERM) if index == 20 else None)
+
+fly(run / "a", 40, inner)
+"""
+    done = script(body, tmp_path)
+    assert done.returncode == -signal.SIGTERM, done.stderr
+    for name, count in (("a", 5), ("b", 10), ("c", 20)):
+        assert "SIGTERM" in end(tmp_path / name)["exception"]
+        assert events(tmp_path / name, "signal") == [{"signal": "SIGTERM"}]
+        assert steps(tmp_path / name) == list(range(count))
+
+
 def killed(root: Path, moments: list[float]) -> Iterator[tuple[Path, float, dict[int, float]]]:
     """Trainings killed at these moments: their directory, how long they lived, and the age of each step by then."""
     command = [sys.executable, flights.__file__, str(root), str(int(signal.SIGKILL)), *(f"{m:.3f}" for m in moments)]
