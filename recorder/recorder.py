@@ -20,9 +20,9 @@ from torch.optim import Optimizer
 from .attempt import admit
 from .context import Context
 from .directory import RunDirectory
+from .evaluation import audited_evaluation
 from .forward import is_compiled
 from .instruments import PRESETS
-from .instruments.mode import audited_evaluation
 from .manifest import Origin, end_file, git_commit, now, run_file
 from .moments import Moments
 from .outlet import Outlet

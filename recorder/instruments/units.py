@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
-from ..capture import watched
 from ..context import Context
-from ..hooks import Hook
+from ..output_hooks import OutputHooks
 from ..precision import widest
 from ..schema import MODULES
 from ..step import Step
@@ -54,15 +52,14 @@ class Units(Instrument):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._handles: list[RemovableHandle] = []
+        self._hooks = OutputHooks()
         self._seen: dict[str, tuple[Tensor, Tensor]] = {}
-        self._failure: Exception | None = None
 
     def begin(self, step: Step) -> None:
         channels = False
         for name, module in self.context.model.named_modules():
             if type(module) in RANGES:
-                self._handles.append(module.register_forward_hook(Hook(self._watch(name, channels))))
+                self._hooks.place(module, partial(self._note, name, channels))
             elif module._parameters:
                 channels = isinstance(module, _OVER_CHANNELS)
 
@@ -74,29 +71,14 @@ class Units(Instrument):
             self.context.deferred.add("modules", row | shares)
 
     def leave(self, step: Step) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles = []
+        self._hooks.remove()
 
     def end(self, step: Step) -> None:
-        self.leave(step)
-        failure, self._failure = self._failure, None
         self._seen = {}
-        if failure is not None:
-            raise failure
+        self._hooks.close()
 
-    def _watch(self, name: str, channels: bool) -> Callable[[nn.Module, Any, Any], None]:
-        def note(module: nn.Module, _: Any, output: Any) -> None:
-            try:
-                if watched():
-                    with torch._C.DisableTorchFunction(), torch.no_grad():
-                        self._note(name, stuck(output, RANGES[type(module)], channels))
-            except Exception as error:  # the user's forward pass goes on
-                self._failure = error
-
-        return note
-
-    def _note(self, name: str, found: tuple[Tensor, Tensor]) -> None:
+    def _note(self, name: str, channels: bool, module: nn.Module, output: Tensor) -> None:
+        found = stuck(output, RANGES[type(module)], channels)
         before = self._seen.get(name)
         if before is not None and len(before[0]) == len(found[0]):
             found = before[0] & found[0], before[1] & found[1]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -74,3 +75,19 @@ class Rig:
 def micro(loss: Tensor | None = None, **fields: Any) -> MicroBatch:
     """A micro-batch; the loss matters to the wiring only."""
     return MicroBatch(torch.zeros(()) if loss is None else loss, **fields)
+
+
+def hooks(model: nn.Module) -> list[int]:
+    """How many hooks of each kind each module has."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs")
+    return [len(getattr(module, kind)) for module in model.modules() for kind in kinds]
+
+
+@contextmanager
+def left_as_found(model: nn.Module) -> Iterator[None]:
+    """The attributes, hooks and random numbers after are those before."""
+    before = [dict(vars(module)) for module in model.modules()], hooks(model), torch.get_rng_state()
+    yield
+    assert [dict(vars(module)) for module in model.modules()] == before[0]
+    assert hooks(model) == before[1]
+    assert torch.equal(torch.get_rng_state(), before[2])
