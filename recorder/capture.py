@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.hooks import RemovableHandle
 
@@ -36,12 +37,26 @@ class Call:
     random_state: tuple[Tensor, Tensor | None] | None = None
     """State of the random numbers when the module was called: CPU, and the device's."""
     versions: tuple[int, ...] = ()
+    packed: bool = False
+    """Whether packed sequences went in or came out: their entries are sorted by time."""
 
     def sample_dimension(self, samples: int) -> int | None:
         """The dimension of the output that runs over samples; None if none does, or nothing that went in did."""
-        if all(sample_dimension(self.module, shape, samples) is None for shape in self.input_shapes):
+        if self.packed or all(sample_dimension(self.module, shape, samples) is None for shape in self.input_shapes):
             return None
         return sample_dimension(self.module, self.shape, samples)
+
+    def in_doubt(self, samples: int, by_time: bool) -> bool:
+        """Whether the dimension found is a guess; more are where other calls of the model run over time first.
+
+        Of two dimensions that fit either may be that of the samples, and what was flattened may be sorted by time.
+        """
+        if time_first(self.module) or self.sample_dimension(samples) != 0:
+            return False
+        one_each = self.shape[0] == samples
+        sequences = len(self.shape) > 2 and not isinstance(self.module, _WITH_CHANNELS)
+        either = sequences and self.shape[1] == samples
+        return (either and not one_each) or (by_time and (either or not one_each))
 
     @property
     def intact(self) -> bool:
@@ -152,6 +167,7 @@ class Capture:
         ]
         shape, shapes = tuple(differentiable[0][1].shape), tuple(tuple(t.shape) for t in given)
         call = Call(module, _detached(args), _detached(kwargs), shape, shapes, random_state=state)
+        call.packed = _packed((args, kwargs, output))
         call.versions = _versions((call.args, call.kwargs))
         self._calls.append(call)
         for position, tensor in differentiable:
@@ -210,16 +226,31 @@ class Capture:
         self._calls.clear()
 
 
+_WITH_CHANNELS = (nn.modules.conv._ConvNd, nn.modules.batchnorm._NormBase, nn.GroupNorm)
+"""Modules whose second dimension is that of the channels."""
+
+
+def time_first(module: nn.Module) -> bool:
+    """Whether a module says that its first dimension is time."""
+    return getattr(module, "batch_first", True) is False
+
+
 def sample_dimension(module: nn.Module, shape: Sequence[int], samples: int) -> int | None:
     """The dimension of a module's input or output that runs over samples, None if there is none.
 
     A first dimension of n * samples holds n consecutive entries (tokens, patches) of each sample.
     """
-    if getattr(module, "batch_first", True) is False and tuple(shape[1:2]) == (samples,):
+    if time_first(module) and tuple(shape[1:2]) == (samples,):
         return 1
     if shape and (shape[0] == samples or (shape[0] > samples > 1 and shape[0] % samples == 0)):
         return 0
     return 1 if tuple(shape[1:2]) == (samples,) else None
+
+
+def _packed(value: Any) -> bool:
+    """Whether packed sequences are among arguments or outputs."""
+    leaves = tree_flatten(value, is_leaf=lambda item: isinstance(item, PackedSequence))[0]
+    return any(isinstance(leaf, PackedSequence) for leaf in leaves)
 
 
 def _detached(value: Any) -> Any:

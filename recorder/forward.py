@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten
 from torch.utils.hooks import RemovableHandle
 
-from .capture import watched
+from .capture import time_first, watched
 from .hooks import Hook
 from .losses import LossCall, LossWatch, individual_losses, is_stateless
 from .step import MicroBatch
@@ -93,6 +93,7 @@ class ForwardWatch:
         self._loss_fn = loss_fn
         self._inputs = InputWatch(model)
         self._losses: LossWatch | None = None
+        self._by_time = any(time_first(module) for module in model.modules())
 
     def enter(self) -> None:
         """Start watching."""
@@ -130,10 +131,10 @@ class ForwardWatch:
         elif len(calls) > 1:
             batch.reason = f"{len(calls)} losses were called for one backward pass"
         else:
-            batch.losses, batch.reason = individual_losses(calls[0], loss, shapes, stated=stated)
+            batch.losses, batch.reason = individual_losses(calls[0], loss, shapes, stated=stated, by_time=self._by_time)
         if batch.losses is not None:
             batch.samples = len(batch.losses)
-        elif shapes:
+        elif shapes and not (self._by_time and len(shapes[0]) > 1):  # which may be that of time
             batch.samples = shapes[0][0]
         return batch
 

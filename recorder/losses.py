@@ -98,18 +98,19 @@ def is_stateless(loss_fn: object) -> TypeGuard[Callable[..., Tensor]]:
 
 
 def individual_losses(
-    call: LossCall, loss: Tensor, inputs: Sequence[Sequence[int]], *, stated: bool = False
+    call: LossCall, loss: Tensor, inputs: Sequence[Sequence[int]], *, stated: bool = False, by_time: bool = False
 ) -> tuple[Tensor | None, str]:
     """The losses of the samples (samples,), their mean being `loss`; or None and the reason.
 
     `loss`: the 0-d loss that is differentiated, with its graph. `inputs`: shapes of the model's inputs.
-    `stated`: the user says that the call made the loss, so that the graph need not show it.
+    `stated`: the user says that the call made the loss, so that the graph need not show it. `by_time`: the inputs may
+    run over time first.
     """
     factor = 1.0 if stated else _factor(loss.grad_fn, call.result.grad_fn)
     if factor is None:
         return None, f"the loss is no multiple of the one call of {call.name} that was seen, nor a sum with it"
     elements = call.elements()
-    count = sample_count(elements.shape, inputs)
+    count = sample_count(elements.shape, inputs, by_time=by_time)
     if count is None:
         shapes = ", ".join(str(tuple(shape)) for shape in inputs)
         return None, f"losses of shape {tuple(elements.shape)} cannot be assigned to inputs of shape {shapes}"
@@ -118,20 +119,22 @@ def individual_losses(
     return _scaled(each, part) + (loss.detach() - part), ""  # what is added (a penalty) is the same for every sample
 
 
-def sample_count(losses: Sequence[int], inputs: Sequence[Sequence[int]]) -> int | None:
+def sample_count(losses: Sequence[int], inputs: Sequence[Sequence[int]], *, by_time: bool = False) -> int | None:
     """How many samples unreduced losses of a shape belong to, given the shapes of the model's inputs.
 
     Losses (B, ...) of an input (B, ...) or (T, B, ...) belong to B samples, and so do token losses (B * T, ...) of an
-    input (B, T, ...).
+    input (B, T, ...). With `by_time` inputs may run over time first: then it is unknown to whom token losses belong.
     """
     if not losses or losses[0] == 0:
         return None
     n = losses[0]
     shapes = [shape for shape in inputs if shape]
+    if by_time and any(len(shape) > 1 and tuple(losses[:2]) == tuple(shape[:2]) for shape in shapes):
+        return None
     if not shapes or any(n in shape[:2] for shape in shapes):
         return n
     first = shapes[0][0]
-    return first if first > 0 and n % first == 0 else None
+    return first if first > 0 and n % first == 0 and not by_time else None
 
 
 def _scaled(each: Tensor, mean: Tensor) -> Tensor:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
-from .capture import Call
+from .capture import Call, time_first
 from .projection import is_linear
 from .tensors import Tensors
 
@@ -50,6 +50,8 @@ class Plan:
 
     units: tuple[Unit, ...]
     uncovered: Mapping[int, str]
+    by_time: bool = False
+    """Whether some calls run over time first."""
 
     @property
     def known(self) -> set[int]:
@@ -69,13 +71,21 @@ class Plan:
     def without(self, unit: Unit, reason: str) -> Plan:
         """The plan after a module turned out not to be projectable."""
         left = tuple(each for each in self.units if each is not unit)
-        return Plan(left, {**self.uncovered, **dict.fromkeys(unit.parameters.values(), reason)})
+        uncovered = {**self.uncovered, **dict.fromkeys(unit.parameters.values(), reason)}
+        return replace(self, units=left, uncovered=uncovered)
+
+    def in_doubt(self, calls: Iterable[Call], samples: int) -> Call | None:
+        """A call of a unit that may or may not run over the samples as it seems to, None if all do."""
+        watched = set(self.modules)
+        return next((c for c in calls if c.module in watched and c.in_doubt(samples, self.by_time)), None)
 
 
 def make_plan(model: nn.Module, tensors: Tensors, wanted: Iterable[int], calls: Iterable[Call], samples: int) -> Plan:
     """Assign the tensors at the positions `wanted`, given the calls of all modules in one forward and backward pass."""
     modules = dict(model.named_modules())
-    usable = _usable(modules, calls, samples)
+    calls = list(calls)
+    by_time = any(c.packed or time_first(c.module) or c.sample_dimension(samples) == 1 for c in calls)
+    usable = _usable(modules, calls, samples, by_time)
     owners = _owners(modules, tensors)
     found: dict[str, dict[str, int]] = defaultdict(dict)
     uncovered: dict[int, str] = {}
@@ -86,7 +96,7 @@ def make_plan(model: nn.Module, tensors: Tensors, wanted: Iterable[int], calls: 
         for unit, name in places:
             found[unit][name] = position
     units = (Unit(modules[name], own, _within(modules[name], tensors)) for name, own in found.items())
-    return Plan(tuple(units), uncovered)
+    return Plan(tuple(units), uncovered, by_time)
 
 
 def _within(module: nn.Module, tensors: Tensors) -> dict[str, int]:
@@ -95,11 +105,11 @@ def _within(module: nn.Module, tensors: Tensors) -> dict[str, int]:
     return {name: tensors.position_of[id(p)] for name, p in named if id(p) in tensors.position_of}
 
 
-def _usable(modules: Mapping[str, nn.Module], calls: Iterable[Call], samples: int) -> set[str]:
-    """Names of the modules all of whose calls run over the samples."""
+def _usable(modules: Mapping[str, nn.Module], calls: Iterable[Call], samples: int, by_time: bool) -> set[str]:
+    """Names of the modules all of whose calls run over the samples, beyond doubt."""
     verdicts: dict[nn.Module, bool] = {}
     for call in calls:
-        runs = call.sample_dimension(samples) is not None
+        runs = call.sample_dimension(samples) is not None and not call.in_doubt(samples, by_time)
         verdicts[call.module] = verdicts.get(call.module, True) and runs
     return {name for name, module in modules.items() if verdicts.get(module, False)}
 

@@ -33,6 +33,10 @@ def _embedding(module: Any, d: Direction, x: Tensor) -> Tensor:
     return rows if module.padding_idx is None else rows * (x != module.padding_idx).unsqueeze(-1)
 
 
+def _embedding_bag(module: Any, d: Direction, x: Tensor) -> Tensor:
+    return F.embedding_bag(x, d["weight"], mode=module.mode, padding_idx=module.padding_idx)
+
+
 def _layer_norm(module: Any, d: Direction, x: Tensor) -> Tensor:
     return F.layer_norm(x, module.normalized_shape, _entry(module, d, "weight"), _entry(module, d, "bias"), module.eps)
 
@@ -61,6 +65,7 @@ LINEAR: Mapping[Callable[..., Any], Callable[[Any, Direction, Tensor], Tensor]] 
     nn.Conv2d.forward: _convolution,
     nn.Conv3d.forward: _convolution,
     nn.Embedding.forward: _embedding,
+    nn.EmbeddingBag.forward: _embedding_bag,
     nn.LayerNorm.forward: _layer_norm,
     nn.RMSNorm.forward: _rms_norm,
     nn.GroupNorm.forward: _group_norm,
@@ -80,7 +85,8 @@ def is_plain(module: nn.Module) -> bool:
     Not so where a weight is made of other parameters (weight norm, pruning) or `forward` was replaced on the object.
     """
     names = module._parameters.keys() <= {"weight", "bias"}
-    return names and "forward" not in vars(module) and not hasattr(module, "parametrizations")
+    largest = isinstance(module, nn.EmbeddingBag) and module.mode == "max"  # which is linear only piece by piece
+    return names and not largest and "forward" not in vars(module) and not hasattr(module, "parametrizations")
 
 
 def project(
@@ -93,6 +99,8 @@ def project(
     """
     if not call.intact:
         raise ValueError("its input was changed in place")
+    if any(getattr(module, "scale_grad_by_freq", False) for module in call.module.modules()):
+        raise ValueError("its gradient is scaled by the frequency of what is looked up")
     dimension = call.sample_dimension(samples)
     if dimension is None:
         raise ValueError(f"its input or its output of shape {call.shape} does not run over {samples} samples")
@@ -114,6 +122,8 @@ def project(
 def _by_forward_operation(call: Call, directions: Sequence[Direction]) -> Iterable[Tensor]:
     """J d of a linear module, for all directions in one pass where its outputs can stand side by side."""
     module, forward = call.module, type(call.module).forward
+    if len(call.args) + len(call.kwargs) > 1:  # offsets or weights of bags
+        raise ValueError("it was given more than its input")
     x = call.args[0] if call.args else call.kwargs["input"]
     x = in_precision(next(iter(directions[0].values())).dtype, x)
     side = _SIDE_BY_SIDE.get(forward)

@@ -128,10 +128,23 @@ def _batch_norm(module: Any, x: Tensor, gradient: Tensor, rows: slice) -> Parts:
 
 
 def _embedding(module: Any, x: Tensor, gradient: Tensor, rows: slice) -> Parts:
-    """A table of its own for each sample, into which the gradients of its tokens are added."""
     tokens, gradient = x[rows].flatten(1), gradient[rows].flatten(1, -2)
     if module.padding_idx is not None:
         gradient = gradient * (tokens != module.padding_idx).unsqueeze(-1)
+    return _table(module, tokens, gradient)
+
+
+def _embedding_bag(module: Any, x: Tensor, gradient: Tensor, rows: slice) -> Parts:
+    """Of bags of tokens (n, tokens): every token of a bag has the bag's gradient, or an equal share of it."""
+    tokens = x[rows]
+    counted = torch.ones_like(tokens) if module.padding_idx is None else tokens != module.padding_idx
+    counts = counted.to(gradient.dtype)
+    shares = counts if module.mode == "sum" else counts / counts.sum(1, keepdim=True).clamp(min=1)
+    return _table(module, tokens, gradient[rows].unsqueeze(1) * shares.unsqueeze(-1))
+
+
+def _table(module: Any, tokens: Tensor, gradient: Tensor) -> Parts:
+    """A table of its own for each sample, into which the gradients of its tokens (n, tokens, entries) are added."""
     count, entries = len(tokens), module.num_embeddings
     table = torch.zeros(count * entries, gradient.shape[-1], dtype=gradient.dtype, device=gradient.device)
     places = tokens + entries * torch.arange(count, device=tokens.device).unsqueeze(1)
@@ -144,6 +157,7 @@ _FORMULAS: Mapping[Callable[..., Any], Callable[[Any, Tensor, Tensor, slice], Pa
     nn.GroupNorm.forward: _group_norm,
     nn.modules.batchnorm._BatchNorm.forward: _batch_norm,
     nn.Embedding.forward: _embedding,
+    nn.EmbeddingBag.forward: _embedding_bag,
 }
 """Parts of some samples by formula; `x` and the gradient are those of all samples."""
 

@@ -34,8 +34,8 @@ RULES: Mapping[Callable[..., Any], Any] = {
 
 
 def has_rule(module: nn.Module) -> bool:
-    """Whether BackPACK's rule for this module holds."""
-    return type(module).forward in RULES
+    """Whether BackPACK's rule for this module holds: it does not know of padding added to one side of the output."""
+    return type(module).forward in RULES and not any(getattr(module, "output_padding", ()))
 
 
 def by_twin(module: nn.Module, name: str, x: Tensor, gradient: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..capture import Call
 from ..context import Context
 from ..passes import Pass
 from ..plan import Plan, make_plan
@@ -53,7 +54,7 @@ class LayerCalls(Instrument):
         self.context.gradient = [own_gradient(p, stale, step.scale) for p, stale in pairs]
         passes, capture = self.context.passes, self.context.capture
         calls, samples = capture.take(), step.micro_batches[-1].samples
-        reason = SHARED if step.micro_batches[-1].again else self._obstacle(bool(calls), samples)
+        reason = SHARED if step.micro_batches[-1].again else self._obstacle(calls, samples)
         if reason or samples is None:
             passes.complete = False
             self.context.explain(FED, reason)
@@ -69,7 +70,7 @@ class LayerCalls(Instrument):
         if passes.plan is not None and passes.plan is not self._told:
             self._tell(passes.plan)
 
-    def _obstacle(self, seen: bool, samples: int | None) -> str:
+    def _obstacle(self, calls: list[Call], samples: int | None) -> str:
         """Why the individual gradients of this pass cannot be had; empty if they can."""
         capture, passes = self.context.capture, self.context.passes
         if capture.failure:
@@ -78,12 +79,15 @@ class LayerCalls(Instrument):
             then = "no more are made" if capture.hopeless else f"the next one keeps {capture.share:.2%} of the samples"
             return f"a probe needs more than {self.context.probe_memory / 2**20:.3g} MiB; {then}"
         if samples is None:
-            return "the number of samples is unknown: the model's forward was not seen"
-        if not seen:
+            return "the number of samples is unknown: the model's forward was not seen, or may run over time first"
+        if not calls:
             return "no layer's output gradient was seen"
         if passes.plan is not None and (name := self._unplanned(passes.plan)):
             passes.plan = None
             return f"other parameters than before received gradients ({name}); the layers are looked at anew"
+        if passes.plan is not None and (call := passes.plan.in_doubt(calls, samples)):
+            what = f"{type(call.module).__name__} of shape {call.shape}"
+            return f"which dimension of the output of {what} runs over the {samples} samples is not certain"
         return ""
 
     def _unplanned(self, plan: Plan) -> str:
