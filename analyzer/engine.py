@@ -9,7 +9,7 @@ import polars as pl
 
 from recorder import __version__
 
-from . import derived
+from .absence import why_not_applicable
 from .config import Rules, Settings, choose
 from .detectors import DETECTORS
 from .detectors.base import Detector
@@ -87,24 +87,7 @@ def _unmet(detector: Detector, run: Run) -> Iterator[str]:
     for table, columns in detector.requires.items():
         for column in columns:
             if not run.has(table, column):
-                yield _why_missing(run, table, column)
-
-
-def _why_missing(run: Run, table: str, column: str) -> str:
-    """Why a column holds no value: no instrument measured it, or one did but could not."""
-    nulls = run.null_reasons
-    for name in derived.ingredients(table, column):
-        if run.has(table, name):
-            continue
-        full = f"{table}.{name}"
-        if full in nulls:
-            return f"{full} was not measured ({nulls[full]})"
-        instruments = [item.name for item in run.instruments if full in item.columns]
-        if instruments:
-            return f'the instrument "{instruments[0]}" recorded no value of {full}'
-        preset = f' (preset "{run.manifest.preset}")' if run.manifest.preset else ""
-        return f"no instrument of this run recorded {full}{preset}"
-    return f"{table}.{column} follows from none of the recorded values"
+                yield why_not_applicable(run, table, column)
 
 
 def _regraded(finding: Finding, detector: Detector, severities: Mapping[str, Severity]) -> Finding:

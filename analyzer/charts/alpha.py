@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 import altair as alt
 import polars as pl
 
+from ..absence import why_absent
 from ..wording import count, number, percent
-from .absent import why_absent
 from .base import Chart, Figure, Key, Missing, Numbers, Section
 from .binning import Span, bands
 from .marks import Axes, layered, level_layers, line_layers, marker

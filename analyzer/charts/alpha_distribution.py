@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 import altair as alt
 import polars as pl
 
+from ..absence import why_absent
 from ..wording import count, number, percent
-from .absent import why_absent
 from .alpha import EARLY, SHOWN
 from .base import Chart, Figure, Key, Missing, Section
 from .marks import layered

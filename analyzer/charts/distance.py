@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 
-from .absent import why_absent
+from ..absence import why_absent
 from .base import Chart, Figure, Missing, Section
 from .over_steps import Style, over_steps
 

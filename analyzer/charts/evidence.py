@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from .. import derived
+from ..absence import why_absent
 from ..wording import listed, number, sentence, step_range
-from .absent import why_absent
 from .base import Figure, Missing
 from .binning import BINS, Span, bands, spreads
 from .marks import (

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import altair as alt
 import polars as pl
 
+from ..absence import why_absent
 from ..wording import number
-from .absent import why_absent
 from .base import Chart, Figure, Key, Missing, Section
 from .binning import finite
 from .heatmap import SHORT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from .absent import why_absent
+from ..absence import why_absent
 from .base import Chart, Figure, Missing, Section
 from .over_steps import Style, by_optimizer, over_steps
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import altair as alt
 import polars as pl
 
+from ..absence import why_absent
 from ..wording import count, number, plural
-from .absent import why_absent
 from .base import Figure, Key, Missing
 from .binning import Span, finite, nonfinite
 from .marks import SHORT_NUMBER, layered, log_ticks

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 
-from .absent import why_absent
+from ..absence import why_absent
 from .base import Chart, Figure, Missing, Section
 from .metrics import LOSS, logged, with_steps_of
 from .over_steps import LINES, Style, by_optimizer, over_steps

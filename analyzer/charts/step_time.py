@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 
+from ..absence import why_absent
 from ..wording import duration
-from .absent import why_absent
 from .base import Chart, Figure, Missing, Section
 from .over_steps import Style, over_steps
 

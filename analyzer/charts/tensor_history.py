@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import polars as pl
 
+from ..absence import why_absent
 from ..wording import count, number, plural, shape_words
-from .absent import why_absent
 from .base import Chart, Figure, Missing, Section
 from .binning import Span, bands
 from .marks import Axes, fit_domain, layered, line_layers, odd_keys, series_keys
