@@ -12,7 +12,7 @@ from recorder.schema import Column
 
 from .alpha import ALPHA
 from .derived_column import Derived
-from .gradient_noise import NOISE
+from .gradient_noise import NOISE, NOISE_OF_TENSORS
 
 
 def _ratio(name: str) -> Callable[[], pl.Expr]:
@@ -46,6 +46,7 @@ _LAYERS = (
         ("grad_norm", "param_norm"),
         _ratio("grad_norm"),
     ),
+    *NOISE_OF_TENSORS,
 )
 
 DERIVED: Mapping[str, Mapping[str, Derived]] = MappingProxyType(

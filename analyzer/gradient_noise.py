@@ -50,6 +50,16 @@ def _per_entry() -> pl.Expr:
     )
 
 
+def _noise_over_curvature() -> pl.Expr:
+    """The recorded sum, where it is of any entry."""
+    return pl.when(pl.col("tic_count") > 0).then(finite(pl.col("tic_sum")))
+
+
+def _over_trace(square: pl.Expr) -> pl.Expr:
+    """The square over the trace of the Hessian, null where that is not positive."""
+    return pl.when(pl.col("hess_trace") > 0).then(finite(square / pl.col("hess_trace")))
+
+
 _SCATTER = ("grad_var", "grad_norm", "inner_mean", "individual_count")
 
 NOISE = (
@@ -84,9 +94,33 @@ NOISE = (
         _noise_scale,
     ),
     Derived(
+        Column("tic_diagonal", "float64", "", "noise over curvature, entry by entry (Takeuchi; Thomas et al. 2019)"),
+        ("tic_sum", "tic_count"),
+        _noise_over_curvature,
+    ),
+    Derived(
+        Column("tic_trace", "float64", "", "mean squared individual gradient over the trace of the Hessian"),
+        (*_SCATTER, "hess_trace"),
+        lambda: _over_trace(pl.col("grad_var") * (1 - 1 / _batch()) + _squared_norm()),
+    ),
+    Derived(
         Column("cabs", "float64", "samples", "batch size that noise, rate and loss ask for (Balles et al. 2017, 22)"),
         (*_SCATTER, "loss", "lr"),
         lambda: finite(pl.col("lr").list.max() * pl.col("grad_var") * (1 - 1 / _batch()) / pl.col("loss")),
     ),
 )
 """Derived columns of `steps`."""
+
+NOISE_OF_TENSORS = (
+    Derived(
+        Column("tic_diagonal", "float32", "", "noise over curvature, entry by entry (Takeuchi; Thomas et al. 2019)"),
+        ("tic_sum", "tic_count"),
+        _noise_over_curvature,
+    ),
+    Derived(
+        Column("tic_trace", "float32", "", "mean squared individual gradient over the trace of the Hessian's block"),
+        ("grad_square", "hess_trace"),
+        lambda: _over_trace(pl.col("grad_square")),
+    ),
+)
+"""Derived columns of `layers`."""

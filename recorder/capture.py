@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.hooks import RemovableHandle
@@ -37,6 +38,8 @@ class Call:
     random_state: tuple[Tensor, Tensor | None] | None = None
     """State of the random numbers when the module was called: CPU, and the device's."""
     versions: tuple[int, ...] = ()
+    edges: dict[int, GradientEdge] = field(default_factory=dict)
+    """Where in the graph the outputs are, if asked for."""
     packed: bool = False
     """Whether packed sequences went in or came out: their entries are sorted by time."""
 
@@ -86,6 +89,8 @@ class Capture:
         """Whether the backward pass of the step runs: gradients that others ask for are none of it."""
         self.failure = ""
         """What went wrong in a hook of this step, if anything did."""
+        self.keeps_edges = False
+        """Whether calls are to say where their outputs are in the graph, so that other gradients can be had there."""
         self.overflowed = False
         """Whether the step would have held more than its limit of bytes; its calls were let go."""
         self.samples: int | None = None
@@ -114,6 +119,36 @@ class Capture:
         self._calls = [call for call in self._calls if not call.gradients]
         return reached
 
+    def propagated(
+        self, later: Sequence[Tensor], several: Sequence[Sequence[Tensor]]
+    ) -> list[dict[Call, dict[int, Tensor]]]:
+        """Gradients of the outputs of the calls seen so far, by position, given some gradients of tensors after them.
+
+        The graph stays, and no other gradient is made, nor any hook of a parameter called. Like those of the backward
+        pass they are held, and trimmed to the samples that are kept. Once a step: edges are gone afterwards.
+        """
+        pairs = [(call, position) for call in self._calls for position in call.edges]
+        edges = [call.edges[position] for call, position in pairs]
+        self.keeps_edges = False
+        for call in self._calls:
+            call.edges.clear()
+        found = []
+        for gradients in several if edges else ():
+            results = torch.autograd.grad(later, edges, gradients, retain_graph=True, allow_unused=True)
+            found.append(self._held_aside(pairs, results))
+        return found
+
+    def _held_aside(
+        self, pairs: Sequence[tuple[Call, int]], gradients: Sequence[Tensor | None]
+    ) -> dict[Call, dict[int, Tensor]]:
+        found: dict[Call, dict[int, Tensor]] = {}
+        for (call, position), gradient in zip(pairs, gradients, strict=True):
+            if gradient is not None:
+                kept = gradient.detach() if self.share == 1.0 else self._first(call.module, gradient.detach())
+                found.setdefault(call, {})[position] = kept
+                self._count(kept)
+        return found
+
     @property
     def kept(self) -> int | None:
         """Samples of the present pass that are kept."""
@@ -134,7 +169,7 @@ class Capture:
         self._calls.clear()
         self._states.clear()
         self._storages.clear()
-        self.armed, self.samples, self._held = False, None, 0
+        self.armed, self.keeps_edges, self.samples, self._held = False, False, None, 0
 
     def _about_to_run(self, module: nn.Module, _args: Any) -> None:
         if not watched() or self.overflowed:
@@ -173,6 +208,8 @@ class Capture:
         for position, tensor in differentiable:
             arrived = partial(self._arrived, call, position)
             self._tensor_handles.append(tensor.register_hook(arrived))
+            if self.keeps_edges:
+                call.edges[position] = get_gradient_edge(tensor)
 
     def _arrived(self, call: Call, position: int, gradient: Tensor) -> None:
         """An output's gradient arrived. Until now autograd held the input for itself; from now on we do."""

@@ -5,6 +5,7 @@ The model's input, the loss call, the order of the modules.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -93,6 +94,8 @@ class ForwardWatch:
         self._loss_fn = loss_fn
         self._inputs = InputWatch(model)
         self._losses: LossWatch | None = None
+        self.loss_calls: Sequence[LossCall] = ()
+        """With their graphs, those of the last micro-batch that was described."""
         self._by_time = any(time_first(module) for module in model.modules())
 
     def enter(self) -> None:
@@ -114,7 +117,7 @@ class ForwardWatch:
         """The micro-batch whose `loss` (0-d, with graph) is about to be differentiated."""
         batch = MicroBatch(loss.detach(), inputs=self._inputs.inputs, again=self._inputs.answered())
         shapes = [t.shape for t in batch.inputs if t.dim()]
-        calls = self._seen_calls()
+        calls = self.loss_calls = self._seen_calls()
         stated = not calls and outputs is not None and targets is not None
         if stated:
             calls = self._stated_call(outputs, targets)

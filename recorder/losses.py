@@ -72,7 +72,7 @@ class LossCall:
 
     def elements(self) -> Tensor:
         """The unreduced losses, detached, at least in float32."""
-        arguments = {name: _widened(value) for name, value in self.arguments.items() if name not in _OLD_REDUCTION}
+        arguments = {name: widened(value) for name, value in self.arguments.items() if name not in _OLD_REDUCTION}
         with torch.no_grad():
             return self.function(**arguments, reduction="none")
 
@@ -172,5 +172,6 @@ _ON_THE_WAY: Mapping[str, Callable[[Any, int], Any]] = {
 """Operations that a loss may pass, and the factor that each applies to the operand at a position."""
 
 
-def _widened(value: Any) -> Any:
+def widened(value: Any) -> Any:
+    """A tensor of half precision in float32, anything else as it is."""
     return value.float() if isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16) else value

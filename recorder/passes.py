@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,9 @@ from .capture import Call
 from .plan import Plan, Unit
 from .precision import widest
 from .projection import project
+
+if TYPE_CHECKING:
+    from .second_moments import SecondMoments
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,12 +43,14 @@ class Passes:
     passes: list[Pass] = field(default_factory=list)
     complete: bool = False
     """Whether every pass so far was captured; otherwise nothing can be said about the step."""
+    moments: list[SecondMoments] | None = None
+    """Second moments that several instruments of the step look at, once they are made; None where one does at most."""
     _asked: dict[str, list[Tensor]] = field(default_factory=dict)
     _answers: dict[str, Tensor] | None = None
 
     def begin(self) -> None:
         """Forget the previous step."""
-        self.passes, self.complete = [], True
+        self.passes, self.complete, self.moments = [], True, None
         self._asked, self._answers = {}, None
 
     def ask(self, name: str, direction: list[Tensor] | None) -> None:

@@ -32,6 +32,15 @@ class SecondMoments:
 
 def second_moments(passes: Passes, before: list[Tensor]) -> Iterator[SecondMoments]:
     """The moments of each covered tensor, one at a time. A unit whose parts cannot be had leaves the plan."""
+    if passes.moments is None:
+        yield from _second_moments(passes, before)
+        return
+    if not passes.moments:
+        passes.moments += _second_moments(passes, before)
+    yield from passes.moments
+
+
+def _second_moments(passes: Passes, before: list[Tensor]) -> Iterator[SecondMoments]:
     for group in groups(passes.plan.units if passes.plan else ()):
         try:
             with torch.no_grad(), torch.autocast(before[0].device.type, enabled=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,6 +13,7 @@ from .buffer import Histograms
 
 if TYPE_CHECKING:
     from .buffer import Row
+    from .losses import LossCall
     from .stepping import Stepping
 
 Value = Tensor | float | int | bool
@@ -52,6 +53,8 @@ class Step:
     micro_batches: list[MicroBatch] = field(default_factory=list)
     loss_graph: Tensor | None = None
     """The loss with its graph, only while `before_backward` runs."""
+    loss_calls: Sequence[LossCall] = ()
+    """The functional losses that were seen, with their graphs, at that time."""
     scale: Tensor | None = None
     """0-d factor of a gradient scaler, by which `.grad` is too large until the optimizer steps."""
 

@@ -128,9 +128,10 @@ class Stepping:
         batch = self._described(step, total, loss, outputs, targets)
         self._context.capture.samples = batch.samples
         if not step.micro_batches:
-            step.loss_graph = total
+            step.loss_graph, step.loss_calls = total, self._watch.loss_calls
             self._moments.call("before_backward", step)
-            step.loss_graph = None
+            step.loss_graph, step.loss_calls = None, ()
+        self._watch.loss_calls = ()
         self._context.capture.listening = True
         try:
             scaled = differentiate(total, scaler, backward)

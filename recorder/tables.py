@@ -21,9 +21,10 @@ _TYPES = {
     "list<float64>": pa.list_(pa.float64()),
     "list<int64>": pa.list_(pa.int64()),
 }
+_SUMS = ("grad_var", "gsnr_sum", "gsnr_count", "hess_trace", "ggn_trace", "tic_sum", "tic_count")
 _TOTALS: Mapping[str, Callable[[Tensor], Tensor]] = {
     **dict.fromkeys(("grad_norm", "grad_norm_clipped", "update_norm"), lambda values: values.square().sum(-1).sqrt()),
-    **dict.fromkeys(("grad_var", "gsnr_sum", "gsnr_count", "hess_trace"), lambda values: values.sum(-1)),
+    **dict.fromkeys(_SUMS, lambda values: values.sum(-1)),
 }
 """Columns of `steps` that total, over the tensors, the column of `layers` of that name: norms and sums."""
 

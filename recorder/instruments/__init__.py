@@ -18,6 +18,7 @@ from .losses import IndividualLosses
 from .mode import Mode
 from .model_input import ModelInput
 from .norms import GradientNorms, Updates
+from .tic import TakeuchiInformation
 from .units import Units
 from .wiring import Wiring
 
@@ -27,7 +28,7 @@ _AUDITS = (Wiring, LossInput, ModelInput, Mode)
 _BASIC = (GradientNorms, Updates, *_AUDITS)
 _ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, Alpha, IndividualGradients, GradientHistogram, Units)
 
-_BUSINESS = (*_ECONOMY, HessianTrace)
+_BUSINESS = (*_ECONOMY, TakeuchiInformation, HessianTrace)
 _FULL = (*_BUSINESS, LargestEigenvalue)
 
 INSTRUMENTS: tuple[type[Instrument], ...] = _FULL

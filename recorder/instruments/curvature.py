@@ -12,6 +12,7 @@ from ..context import Context
 from ..hessian import Hessian, block_traces, largest_eigenvalue
 from ..schema import LAYERS, STEPS
 from ..step import Step
+from ..unnoticed import unnoticed
 from .base import Instrument
 
 
@@ -36,7 +37,8 @@ class Curvature(Instrument):
             return
         try:
             parameters = [self.context.tensors.parameters[i] for i in positions]
-            self.measure(step, Hessian(step.loss_graph, parameters), positions)
+            with unnoticed(self.context.model, self._random.device):
+                self.measure(step, Hessian(step.loss_graph, parameters), positions)
         except (RuntimeError, NotImplementedError) as error:  # of an operation of the model, not of ours
             names = tuple(f"steps.{column.name}" for column in self.columns)
             self.context.explain(names, f"the loss cannot be differentiated twice: {str(error).splitlines()[0]}")

@@ -85,3 +85,32 @@ def test_they_are_null_where_the_layers_do_not_tell_the_whole_gradient() -> None
     penalised = recorded(gradients, grad_norm=2 * np.linalg.norm(gradients.mean(0)))
     assert derive(penalised)["norm_test"] is None
     assert derive(penalised | {"individual_count": 4})["norm_test"] is not None
+
+
+def derive_one(table: str, name: str, **values: Any) -> float | None:
+    frame = pl.DataFrame([values], schema=polars_schema(schema.TABLES[table]))
+    return derived.with_derived(table, frame.lazy()).select(name).collect().item()
+
+
+@given(st.integers(0, 10_000), st.integers(2, 40), st.integers(1, 12), st.floats(0.1, 10))
+def test_the_trace_form_of_takeuchis_criterion(seed: int, samples: int, entries: int, trace: float) -> None:
+    gradients = np.random.default_rng(seed).normal(3.0, 1.0, (samples, entries))
+    square = (gradients**2).sum(1).mean()
+    found = derive_one("steps", "tic_trace", **recorded(gradients, hess_trace=trace))
+    assert found == pytest.approx(square / trace, rel=1e-9)
+    found = derive_one("layers", "tic_trace", step=0, tensor="0.weight", grad_square=square, hess_trace=trace)
+    assert found == pytest.approx(square / trace, rel=1e-5)
+
+
+@pytest.mark.parametrize("trace", [0.0, -1.0, None])
+def test_without_positive_curvature_there_is_no_trace_form(trace: float | None) -> None:
+    row = recorded(np.random.default_rng(0).normal(3.0, 1.0, (8, 5)), hess_trace=trace)
+    assert derive_one("steps", "tic_trace", **row) is None
+    assert derive_one("layers", "tic_trace", step=0, tensor="0.weight", grad_square=2.0, hess_trace=trace) is None
+
+
+@pytest.mark.parametrize(("total", "count", "expected"), [(7.0, 3.0, 7.0), (0.0, 0.0, None), (np.inf, 3.0, None)])
+def test_the_diagonal_form_is_of_the_entries_with_curvature(total: float, count: float, expected: float | None) -> None:
+    assert derive_one("steps", "tic_diagonal", step=0, tic_sum=total, tic_count=count) == expected
+    found = derive_one("layers", "tic_diagonal", step=0, tensor="0.weight", tic_sum=total, tic_count=count)
+    assert found == expected

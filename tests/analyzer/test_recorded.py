@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from analyzer import derived
 from analyzer.run import open_run
 
 torch = pytest.importorskip("torch")
+
+from support.references import VALUES, reference_training  # noqa: E402
+from support.trainings import read  # noqa: E402
 
 from recorder import Recorder  # noqa: E402
 
@@ -50,3 +55,16 @@ def test_an_attempt_that_failed_and_one_that_resumed(tmp_path: Path) -> None:
     resumed = open_run(tmp_path)
     assert (resumed.status, len(resumed.attempts), resumed.problems) == ("completed", 2, ())
     assert resumed.frame("steps", "loss")["step"].to_list() == list(range(10))
+
+
+@pytest.mark.parametrize("file", sorted(VALUES.glob("*.json")), ids=lambda file: file.stem)
+def test_the_trace_form_of_takeuchis_criterion_equals_cockpits(file: Path, tmp_path: Path) -> None:
+    """With the exact trace in place of the estimate. Cockpit adds 1e-7 to it."""
+    reference = json.loads(file.read_text())
+    reference_training(tmp_path, reference, preset="business", instruments={"hessian-trace": 1})
+    values = [reference["values_per_step"][str(step)] for step in range(len(reference["values_per_step"]))]
+    traces = pl.Series([sum(each["HessTrace"]) for each in values])
+    recorded = read(tmp_path, "steps").with_columns(hess_trace=traces)
+    found = derived.with_derived("steps", recorded.lazy()).collect()["tic_trace"].to_list()
+    for value, each, trace in zip(found, values, traces, strict=True):
+        assert value == (pytest.approx(each["TICTrace"] * (1 + 1e-7 / trace), rel=1e-9) if trace > 0 else None)

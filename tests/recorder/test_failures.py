@@ -18,7 +18,7 @@ from recorder.instruments import INSTRUMENTS, Instrument
 from recorder.moments import MOMENTS
 
 STEPS = 12
-EVERYTHING: dict[str, Any] = {"preset": "full", "instruments": {"hessian-trace": 1, "largest-eigenvalue": 1}}
+EVERYTHING: dict[str, Any] = {"preset": "full", "instruments": {kind.name: 1 for kind in INSTRUMENTS if kind.sparse}}
 """Every instrument, at every step."""
 
 

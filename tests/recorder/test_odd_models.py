@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from recorder import Recorder
 from recorder.directory import RunExistsError
+from recorder.instruments import INSTRUMENTS
 
 STEPS = 24
 
@@ -411,12 +412,16 @@ def test_a_gradient_scaler(enabled: bool, tmp_path: Path) -> None:
     assert found[0]["loss_scale"] == (2.0**10 if enabled else None)
 
 
-def test_no_host_read_between_drains(tmp_path: Path) -> None:
+@pytest.mark.parametrize("preset", ["economy", "full"])
+def test_no_host_read_between_drains(preset: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = norms_everywhere()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     loss_fn = nn.CrossEntropyLoss()
-    with Recorder(tmp_path, model, optimizer, loss_fn, strict=True, dense_steps=6, every=4) as recorder:
+    options: dict[str, Any] = {"strict": True, "dense_steps": 6, "every": 4, "preset": preset}
+    if preset == "full":
+        options["instruments"] = {kind.name: 8 for kind in INSTRUMENTS if kind.sparse}
+    with Recorder(tmp_path, model, optimizer, loss_fn, **options) as recorder:
         recorder._outlet._due = time.monotonic() + 1000
         with no_sync():
             for index in range(50):
