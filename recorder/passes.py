@@ -25,6 +25,7 @@ class Pass:
     calls: dict[nn.Module, list[Call]]
     samples: int
     kept: int
+    _supplied: dict[Unit, list[Tensor]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, calls: Iterable[Call], samples: int, kept: int) -> Pass:
@@ -33,6 +34,20 @@ class Pass:
         for call in calls:
             grouped.setdefault(call.module, []).append(call)
         return cls(grouped, samples, kept)
+
+    def supply(self, group: Sequence[Unit], chunks: Sequence[Sequence[Tensor]]) -> None:
+        """Hand in what a group of units adds to the projections on all directions asked for, by chunks of samples.
+
+        Without it, or where it is not of all the samples, the units project themselves.
+        """
+        found = [torch.cat(chunk).to(widest(chunk[0].device)) for chunk in zip(*chunks, strict=True)]
+        if found and len(found[0]) == self.kept:
+            self._supplied.update(dict.fromkeys(group, []))
+            self._supplied[group[0]] = found
+
+    def supplied(self, unit: Unit) -> list[Tensor] | None:
+        """What was handed in for a unit; nothing for one whose group's first unit has it, None without any."""
+        return self._supplied.get(unit)
 
 
 @dataclass(slots=True, eq=False)
@@ -64,9 +79,14 @@ class Passes:
         All that was asked is computed at the first answer, in one go.
         """
         if self._answers is None:
-            found = self.projected(list(self._asked.values()), before) if self._asked and self.usable else None
+            found = self._projected(self.asked, before) if self._asked and self.usable else None
             self._answers = dict(zip(self._asked, found, strict=True)) if found else {}
         return self._answers.get(name)
+
+    @property
+    def asked(self) -> list[list[Tensor]]:
+        """The directions asked for."""
+        return list(self._asked.values())
 
     @property
     def samples(self) -> int:
@@ -79,7 +99,7 @@ class Passes:
         ready = self.complete and self.passes and self.plan is not None and not self.plan.uncovered
         return self.plan if ready else None
 
-    def projected(self, directions: Sequence[list[Tensor]], before: list[Tensor]) -> list[Tensor] | None:
+    def _projected(self, directions: Sequence[list[Tensor]], before: list[Tensor]) -> list[Tensor] | None:
         """g_i.d of every kept sample for each direction d, (kept,) in float64 where the device has it.
 
         None where they cannot be had. `directions`, `before`: entries and values of the run's parameter tensors, by
@@ -95,9 +115,11 @@ class Passes:
 
     def _of_pass(self, one: Pass, directions: Sequence[list[Tensor]], before: list[Tensor]) -> list[Tensor] | None:
         units = self.usable.units if self.usable else ()
-        pairs = [(unit, call) for unit in units for call in one.calls.get(unit.module, ())]
+        supplied = [one.supplied(unit) for unit in units]
+        left = [unit for unit, parts in zip(units, supplied, strict=True) if parts is None]
+        pairs = [(unit, call) for unit in left for call in one.calls.get(unit.module, ())]
         parts = [self._of_call(unit, call, one, directions, before) for unit, call in pairs]
-        found = [part for part in parts if part is not None]
+        found = [part for part in (*supplied, *parts) if part]
         return [torch.stack(each).sum(0) for each in zip(*found, strict=True)] if found else None
 
     def _of_call(

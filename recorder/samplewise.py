@@ -36,8 +36,7 @@ def in_chunks(
     `units` are all that share these tensors; their parts are added up, as are the calls of a module. Raises ValueError
     or RuntimeError where the parts of a unit cannot be had.
     """
-    samples = one.kept if all(unit.own and cheap(unit.module) for unit in units) else min(one.kept, REPLAYED)
-    samples = samples if most is None else min(samples, most)
+    samples = samples_used(units, one) if most is None else min(samples_used(units, one), most)
     largest = max(before[i].numel() for unit in units for i in unit.parameters.values())
     size = max(1, ELEMENTS // max(largest, 1))
     calls = [(unit, call) for unit in units for call in one.calls.get(unit.module, ())]
@@ -48,6 +47,11 @@ def in_chunks(
                 position = unit.parameters[name]
                 found[position] = found[position] + part if position in found else part
         yield found
+
+
+def samples_used(units: Sequence[Unit], one: Pass) -> int:
+    """How many samples of a pass `in_chunks` makes the parts of."""
+    return one.kept if all(unit.own and cheap(unit.module) for unit in units) else min(one.kept, REPLAYED)
 
 
 def of_call(unit: Unit, one: Pass, call: Call, before: list[Tensor], first: int, last: int) -> Parts:

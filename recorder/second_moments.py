@@ -1,12 +1,13 @@
 """Sums over samples of the squared entries of their gradients, a tensor at a time.
 
 Where a layer's rule squares and sums in one product of matrices nothing of size samples x parameters exists; elsewhere
-the parts of a chunk of samples do, and are gone before the next.
+the parts of a chunk of samples do, and are gone before the next. Where they exist, projections on any direction cost
+next to nothing and are made as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from .passes import Pass, Passes
 from .plan import Unit
-from .samplewise import in_chunks, layer_input
+from .samplewise import in_chunks, layer_input, samples_used
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,19 +68,32 @@ def _of_group(group: list[Unit], passes: Passes, before: list[Tensor]) -> Iterat
     squares: dict[int, Tensor] = {}
     totals: dict[int, Tensor] = {}
     count = 0
-    whole = all(one.kept == one.samples for one in passes.passes)  # else the sums of the parts are needed too
+    whole = all(samples_used(group, one) == one.samples for one in passes.passes)
     for one in passes.passes:
         products = _by_products(group, one, before) if whole else None
         if products is not None:
             count += one.kept
             _add(squares, products)
             continue
+        projected = []
         for parts in in_chunks(group, one, before):
             count += len(next(iter(parts.values())))
+            projected.append(_projections(parts, passes.asked))
             _add(squares, {i: part.square().sum(0) for i, part in parts.items()})
-            _add(totals, {i: part.sum(0) for i, part in parts.items()})
+            if not whole:  # else it is the gradient
+                _add(totals, {i: part.sum(0) for i, part in parts.items()})
+        one.supply(group, projected)
     for i in (i for i in positions if i in squares):
-        yield SecondMoments(i, squares[i], None if count == passes.samples else totals.get(i), count)
+        yield SecondMoments(i, squares[i], totals.get(i), count)
+
+
+def _projections(parts: dict[int, Tensor], directions: Sequence[list[Tensor]]) -> list[Tensor]:
+    """Inner products of parts with directions, (samples,) each."""
+    if not directions:
+        return []
+    along = {i: torch.stack([d[i].flatten() for d in directions], 1) for i in parts}
+    each = [part.reshape(len(part), -1) @ along[i] for i, part in parts.items()]
+    return list(torch.stack(each).sum(0).unbind(1))
 
 
 def _by_products(group: list[Unit], one: Pass, before: list[Tensor]) -> dict[int, Tensor] | None:

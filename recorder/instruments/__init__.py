@@ -26,13 +26,15 @@ __all__ = ["INSTRUMENTS", "PRESETS", "Instrument"]
 
 _AUDITS = (Wiring, LossInput, ModelInput, Mode)
 _BASIC = (GradientNorms, Updates, *_AUDITS)
-_ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, Alpha, IndividualGradients, GradientHistogram, Units)
+_ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, IndividualGradients, Alpha, GradientHistogram, Units)
 
 _BUSINESS = (*_ECONOMY, TakeuchiInformation, HessianTrace)
 _FULL = (*_BUSINESS, LargestEigenvalue)
 
 INSTRUMENTS: tuple[type[Instrument], ...] = _FULL
-"""In the order in which they run: an instrument may use what an earlier one left in the context."""
+"""In the order in which they run: an instrument may use what an earlier one left in the context.
+
+Individual gradients come before alpha: the parts of samples that they make are projected at once."""
 
 PRESETS: Mapping[str, tuple[type[Instrument], ...]] = {
     "basic": _BASIC,

@@ -44,8 +44,12 @@ class IndividualGradients(Instrument):
 
     @torch.no_grad()
     def collect(self, step: Step) -> None:
-        before = self.context.values_at_calls()
-        each = self.context.passes.answer("gradient", before)
+        before, passes = self.context.values_at_calls(), self.context.passes
+        if passes.usable is None:
+            return
+        if passes.samples > 1:
+            self._put_moments(step, before)  # first: where it makes parts of samples, they are projected as well
+        each = passes.answer("gradient", before)
         if each is None:
             return
         each = each if step.scale is None else each / step.scale
@@ -53,7 +57,6 @@ class IndividualGradients(Instrument):
         step.put("inner_mean", each.mean())
         if len(each) > 1:
             step.put("inner_var", each.var())
-            self._put_moments(step, before)
 
     def _put_moments(self, step: Step, before: list[Tensor]) -> None:
         """Scatter of each tensor; small tensors are measured together, since on them it is the operations that cost."""
