@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.utils.rnn import PackedSequence
-from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.hooks import RemovableHandle
 
 from .hooks import Hook
+from .nested import holds, leaves, mapped, tensors_in
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +64,7 @@ class Call:
     @property
     def intact(self) -> bool:
         """Whether no input was changed in place since the call."""
-        return self.versions == _versions((self.args, self.kwargs))
+        return self.versions == _versions(tensors_in(self.args, self.kwargs))
 
 
 def watched() -> bool:
@@ -193,17 +193,15 @@ class Capture:
     def _note(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         states = self._states.get(module)
         state = states.pop() if states else None
-        tensors = tree_flatten(output)[0]
-        differentiable = [(i, t) for i, t in enumerate(tensors) if isinstance(t, Tensor) and t.requires_grad]
+        differentiable = [(i, t) for i, t in enumerate(leaves(output)) if isinstance(t, Tensor) and t.requires_grad]
         if not differentiable:
             return
-        given = [
-            t for t in tree_flatten((args, kwargs))[0] if isinstance(t, Tensor) and not isinstance(t, nn.Parameter)
-        ]
-        shape, shapes = tuple(differentiable[0][1].shape), tuple(tuple(t.shape) for t in given)
-        call = Call(module, _detached(args), _detached(kwargs), shape, shapes, random_state=state)
-        call.packed = _packed((args, kwargs, output))
-        call.versions = _versions((call.args, call.kwargs))
+        given = tensors_in(args, kwargs)
+        shape = tuple(differentiable[0][1].shape)
+        shapes = tuple(tuple(t.shape) for t in given if not isinstance(t, nn.Parameter))
+        call = Call(module, mapped(_detached, args), mapped(_detached, kwargs), shape, shapes, random_state=state)
+        call.packed = holds(PackedSequence, args, kwargs, output)
+        call.versions = _versions(given)
         self._calls.append(call)
         for position, tensor in differentiable:
             arrived = partial(self._arrived, call, position)
@@ -220,7 +218,7 @@ class Capture:
             call.gradients[position] = gradient.detach() if held is None else held + gradient.detach()
             if self.share < 1.0:
                 self._trim(call, position)
-            for tensor in (call.gradients[position], *tree_flatten((call.args, call.kwargs))[0]):
+            for tensor in (call.gradients[position], *tensors_in(call.args, call.kwargs)):
                 self._count(tensor)
         except Exception as error:  # as above
             self._fail(error)
@@ -231,8 +229,8 @@ class Capture:
         call.gradients[position] = self._first(call.module, gradient)
         if not isinstance(call.module, nn.modules.batchnorm._BatchNorm):
             intact = call.intact
-            call.args, call.kwargs = (tree_map(partial(self._first, call.module), v) for v in (call.args, call.kwargs))
-            call.versions = _versions((call.args, call.kwargs)) if intact else ()
+            call.args, call.kwargs = (mapped(partial(self._first, call.module), v) for v in (call.args, call.kwargs))
+            call.versions = _versions(tensors_in(call.args, call.kwargs)) if intact else (-1,)
 
     def _first(self, module: nn.Module, value: Any) -> Any:
         samples, kept = self.samples, self.kept
@@ -241,9 +239,9 @@ class Capture:
             return value
         return value.narrow(dimension, 0, kept * (value.shape[dimension] // samples)).clone()
 
-    def _count(self, tensor: Any) -> None:
+    def _count(self, tensor: Tensor) -> None:
         """Add up what is held, each storage once."""
-        if self.overflowed or not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
+        if self.overflowed or tensor.layout != torch.strided:
             return
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self._storages:
@@ -284,15 +282,9 @@ def sample_dimension(module: nn.Module, shape: Sequence[int], samples: int) -> i
     return 1 if tuple(shape[1:2]) == (samples,) else None
 
 
-def _packed(value: Any) -> bool:
-    """Whether packed sequences are among arguments or outputs."""
-    leaves = tree_flatten(value, is_leaf=lambda item: isinstance(item, PackedSequence))[0]
-    return any(isinstance(leaf, PackedSequence) for leaf in leaves)
+def _detached(item: Any) -> Any:
+    return item.detach() if isinstance(item, Tensor) else item
 
 
-def _detached(value: Any) -> Any:
-    return tree_map(lambda item: item.detach() if isinstance(item, Tensor) else item, value)
-
-
-def _versions(value: Any) -> tuple[int, ...]:
-    return tuple(t._version for t in tree_flatten(value)[0] if isinstance(t, Tensor) and not t.is_inference())
+def _versions(tensors: Iterable[Tensor]) -> tuple[int, ...]:
+    return tuple(t._version for t in tensors if not t.is_inference())

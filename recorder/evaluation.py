@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from .context import Context
-from .forward import tensors_in
 from .hooks import Hook
 from .instruments.mode import Mode, training_share
 from .instruments.model_input import choose, has_features, moments, summary
+from .nested import tensors_in
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def audited_evaluation(context: Context, split: str) -> Iterator[None]:
             return
         handle.remove()  # before the forward pass, so that modules which look for hooks find none
         try:
-            detail = evaluation(model, tensors_in((args, kwargs)), split)
+            detail = evaluation(model, tensors_in(args, kwargs), split)
             context.event("evaluation", f"A pass over {split!r}", **detail)
         except Exception as error:  # the user's forward pass goes on
             message = f"The audit of {split!r} failed: {error}"

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_flatten
 from torch.utils.hooks import RemovableHandle
 
 from .capture import time_first, watched
 from .hooks import Hook
 from .losses import LossCall, LossWatch, individual_losses, is_stateless
+from .nested import tensors_in
 from .step import MicroBatch
 
 
@@ -23,11 +23,6 @@ def is_compiled(model: nn.Module) -> bool:
     """Whether the model, or a module in it, runs through `torch.compile`: hooks would make it compile again."""
     optimized = getattr(torch._dynamo, "OptimizedModule", ()) if hasattr(torch, "_dynamo") else ()
     return any(isinstance(m, optimized) or m._compiled_call_impl is not None for m in model.modules())
-
-
-def tensors_in(value: Any) -> tuple[Tensor, ...]:
-    """The tensors in arguments of any nesting, detached."""
-    return tuple(item.detach() for item in tree_flatten(value)[0] if isinstance(item, Tensor))
 
 
 class InputWatch:
@@ -59,7 +54,7 @@ class InputWatch:
 
     def _seen(self, _module: nn.Module, args: Any, kwargs: Any) -> None:
         if watched():
-            self.inputs = tensors_in((args, kwargs))
+            self.inputs = tuple(tensor.detach() for tensor in tensors_in(args, kwargs))
             self.pending += 1
 
 

@@ -42,8 +42,7 @@ class Pass:
         """
         found = [torch.cat(chunk).to(widest(chunk[0].device)) for chunk in zip(*chunks, strict=True)]
         if found and len(found[0]) == self.kept:
-            self._supplied.update(dict.fromkeys(group, []))
-            self._supplied[group[0]] = found
+            self._supplied.update({unit: found if unit is group[0] else [] for unit in group})
 
     def supplied(self, unit: Unit) -> list[Tensor] | None:
         """What was handed in for a unit; nothing for one whose group's first unit has it, None without any."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -27,9 +28,8 @@ class Range:
     """Whether stuck at the lower end means that nothing passes on (dead) rather than saturated."""
 
 
-_INFINITE = float("inf")
 RANGES: Mapping[type[nn.Module], Range] = {
-    nn.ReLU: Range(0.0, _INFINITE, low_is_dead=True),
+    nn.ReLU: Range(0.0, math.inf, low_is_dead=True),
     nn.ReLU6: Range(0.0, 6.0, low_is_dead=True),
     nn.Hardtanh: Range(-1.0, 1.0, low_is_dead=False),
     nn.Hardsigmoid: Range(0.0, 1.0, low_is_dead=False),
@@ -78,6 +78,8 @@ class Units(Instrument):
         self._hooks.close()
 
     def _note(self, name: str, channels: bool, module: nn.Module, output: Tensor) -> None:
+        if not output.numel():
+            return
         found = stuck(output, RANGES[type(module)], channels)
         before = self._seen.get(name)
         if before is not None and len(before[0]) == len(found[0]):
@@ -97,9 +99,9 @@ def stuck(output: Tensor, reach: Range, channels: bool = False) -> tuple[Tensor,
     (samples, units, length) after a module over `channels`, else (samples, tokens, units). All that a unit answers to
     counts as samples.
     """
-    output = output if output.dim() > 1 else output.reshape(-1, 1)
-    unit = 1 if channels or output.dim() in (2, 4, 5) else output.dim() - 1
-    values = output.detach().movedim(unit, 0).flatten(1)
-    low, high = (values <= reach.low).all(1), (values >= reach.high).all(1)
-    nothing = torch.zeros_like(low)
-    return (low if reach.low_is_dead else nothing), (high if reach.low_is_dead else low | high)
+    values = output.detach() if output.dim() > 1 else output.detach().reshape(-1, 1)
+    unit = 1 if channels or values.dim() in (2, 4, 5) else values.dim() - 1
+    samples = tuple(d for d in range(values.dim()) if d != unit)
+    low = values.amax(samples) <= reach.low
+    high = values.amin(samples) >= reach.high if math.isfinite(reach.high) else torch.zeros_like(low)
+    return (low, high) if reach.low_is_dead else (torch.zeros_like(low), low | high)
