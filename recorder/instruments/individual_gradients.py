@@ -7,12 +7,9 @@ al. 2017) and the gradient noise scale (McCandlish et al. 2018); the analyzer de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
-from ..samplewise import ELEMENTS
 from ..schema import LAYERS, STEPS
 from ..second_moments import SecondMoments, second_moments
 from ..step import Step
@@ -59,64 +56,40 @@ class IndividualGradients(Instrument):
             step.put("inner_var", each.var())
 
     def _put_moments(self, step: Step, before: list[Tensor]) -> None:
-        """Scatter of each tensor; small tensors are measured together, since on them it is the operations that cost."""
-        passes = self.context.passes
-        found: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
-        waiting: list[SecondMoments] = []
+        passes, gradient = self.context.passes, self.context.gradient or []
+        found: dict[int, Scatter] = {}
         for moments in second_moments(passes, before):
-            waiting.append(moments)
-            if sum(m.square.numel() for m in waiting) > ELEMENTS:
-                found |= self._measured(waiting, step.scale)
-                waiting = []
-        found |= self._measured(waiting, step.scale)
+            if moments.count > 1 and moments.square.numel():
+                found[moments.position] = scatter(moments, gradient[moments.position], passes.samples, step.scale)
         if passes.usable is None or not found:
             return
         positions = tuple(sorted(found))
         for i, column in enumerate(("grad_var", "gsnr_sum", "gsnr_count")):
             step.put_tensors(column, [found[p][i] for p in positions], positions)
 
-    def _measured(self, waiting: list[SecondMoments], scale: Tensor | None) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
-        gradient = self.context.gradient or []
-        counted = [m for m in waiting if m.count > 1 and m.square.numel()]
-        gradients = [gradient[m.position] for m in counted]
-        rows = scatter(counted, gradients, self.context.passes.samples, scale) if counted else []
-        return {m.position: row for m, row in zip(counted, rows, strict=True)}
+
+Scatter = tuple[Tensor, Tensor, Tensor]
+"""Trace of the covariance of the individual gradients, sum of mean^2 / variance, and entries in that sum; 0-d."""
 
 
 def scatter(
-    moments: Sequence[SecondMoments],
-    gradients: Sequence[Tensor],
-    samples: int,
-    scale: Tensor | None = None,
-    eps: float = 0.0,
-) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Trace of the covariance of the individual gradients, sum of mean^2 / variance, and entries in it; 0-d, by tensor.
+    moments: SecondMoments, gradient: Tensor, samples: int, scale: Tensor | None = None, eps: float = 0.0
+) -> Scatter:
+    """How the individual gradients of one tensor scatter. The trace has ddof 1, the variances in the sum ddof 0.
 
-    The trace has ddof 1, the variances in the sum ddof 0. `gradients` are the means where all samples were used. With
-    `eps`, which the reference implementation adds to the variances, every entry is in the sum.
+    `gradient`: their mean. With `eps`, which the reference implementation adds to the variances, every entry is in the
+    sum; otherwise only those whose individual gradients differ by more than rounding, and by more than the rounding of
+    the tensor's largest. Without variance are dead units; nothing but rounding is the gradient of a bias that cancels
+    (attention's keys).
     """
-    factor = 1.0 if scale is None else 1 / scale
-    square = torch.cat([(m.square * (samples**2 / m.count)).flatten() for m in moments]) * factor**2
-    means = [
-        g if m.total is None else m.total * (samples / m.count) * factor
-        for m, g in zip(moments, gradients, strict=True)
-    ]
-    mean_square = torch.cat([mean.flatten() for mean in means]).square_()
-    variance = (square - mean_square).clamp_(min=0.0)
-    sizes = [m.square.numel() for m in moments]
-    counts = torch.ones_like(square) if eps else _differs(square, variance, sizes)
-    ratio = torch.where(counts > 0, mean_square / (variance + eps), 0.0)
-    sums = [[part.sum() for part in value.split(sizes)] for value in (variance, ratio, counts)]
-    traces = torch._foreach_mul(sums[0], [m.count / (m.count - 1) for m in moments])
-    return list(zip(traces, *sums[1:], strict=True))
-
-
-def _differs(square: Tensor, variance: Tensor, sizes: list[int]) -> Tensor:
-    """1 for entries whose individual gradients differ by more than rounding, and are themselves more than rounding.
-
-    Without variance are dead units; nothing but rounding is the gradient of a bias that cancels (attention's keys).
-    """
-    eps = torch.finfo(square.dtype).eps
-    largest = [part.max().expand(len(part)) for part in square.split(sizes) if len(part)]
-    floors = torch.cat([square[:0], *largest]) * (64 * eps) ** 2
-    return ((variance > 4 * eps * square) & (square > floors)).to(square.dtype)
+    count, square = moments.count, moments.square
+    mean = gradient if scale is None else gradient * scale
+    mean_square = (mean if moments.total is None else moments.total * (samples / count)).square()
+    part = count / samples**2  # of a square, in which those of the parts are given
+    variance = torch.sub(square, mean_square, alpha=part)
+    rounding = torch.finfo(square.dtype).eps
+    floor = square.amax() * (64 * rounding) ** 2
+    differs = torch.sub(variance, square, alpha=4 * rounding) > floor if not eps else torch.ones_like(square) > 0
+    ratio = torch.where(differs, mean_square / (variance + eps * part), 0.0)
+    trace = variance.sum().clamp_(min=0.0) * (samples**2 / (count - 1))
+    return trace if scale is None else trace / scale**2, ratio.sum() * part, differs.sum().to(square.dtype)

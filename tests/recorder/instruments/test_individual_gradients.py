@@ -150,10 +150,10 @@ def test_signal_to_noise_equals_cockpits_with_its_epsilon(file: Path, tmp_path: 
         biased, unbiased, count = 0.0, 0.0, 0.0
         for gradient in gradients:
             moments = SecondMoments(0, (gradient / batch).square().sum(0), None, batch)
-            biased += scatter([moments], [gradient.mean(0)], batch, eps=1e-5)[0][1].item()
+            biased += scatter(moments, gradient.mean(0), batch, eps=1e-5)[1].item()
             # Cockpit adds its epsilon to the variance with 1/(B-1) here, and with 1/B above
             shrunk = 1e-5 * (batch - 1) / batch
-            unbiased += scatter([moments], [gradient.mean(0)], batch, eps=shrunk)[0][1].item() * (batch - 1) / batch
+            unbiased += scatter(moments, gradient.mean(0), batch, eps=shrunk)[1].item() * (batch - 1) / batch
             count += gradient[0].numel()
         assert biased / count == pytest.approx(expected["MeanGSNR"], rel=1e-9)
         assert 1 - batch * unbiased / count == pytest.approx(expected["EarlyStopping"], rel=1e-9)
