@@ -129,7 +129,9 @@ class ForwardWatch:
         elif len(calls) > 1:
             batch.reason = f"{len(calls)} losses were called for one backward pass"
         else:
-            batch.losses, batch.reason = individual_losses(calls[0], loss, shapes, stated=stated, by_time=self._by_time)
+            with torch._C.DisableTorchFunction():  # our own operations are no loss to be seen
+                found = individual_losses(calls[0], loss, shapes, stated=stated, by_time=self._by_time)
+            batch.losses, batch.reason = found
         if batch.losses is not None:
             batch.samples = len(batch.losses)
         elif shapes and not (self._by_time and len(shapes[0]) > 1):  # which may be that of time

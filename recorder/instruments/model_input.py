@@ -17,7 +17,7 @@ from .base import Instrument
 if TYPE_CHECKING:
     from ..step import Step
 
-LIMIT = 1 << 17
+LIMIT = 1 << 15
 """Values of an input that moments are taken of; a larger one is thinned out evenly."""
 COLUMNS = ("input_mean", "input_std", "input_absmax", "input_nonfinite", "input_spread")
 
@@ -90,7 +90,7 @@ def moments(x: Tensor) -> Moments:
     """Moments of the finite values of a floating-point tensor, in double precision where the device has it."""
     x = x.detach()
     values = by_feature(thinned(x)).to(widest(x.device))
-    finite = torch.isfinite(values)
+    finite = values - values == 0  # neither infinity nor NaN; far quicker than to ask for them
     values = values.where(finite, 0.0)
     count = finite.sum(1).to(values.dtype)
     mean = values.sum(1) / count.clamp(min=1)
@@ -102,7 +102,8 @@ def moments(x: Tensor) -> Moments:
 
 def count_nonfinite(x: Tensor) -> Tensor:
     """Number of non-finite values, 0-d, of the whole tensor."""
-    return x.numel() - torch.isfinite(x if x.itemsize > 1 else x.float()).sum()
+    x = x if x.itemsize > 1 else x.float()
+    return torch.count_nonzero(x - x)
 
 
 def merge(a: Moments | None, b: Moments) -> Moments:
