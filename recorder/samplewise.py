@@ -92,6 +92,8 @@ def _of_rows(unit: Unit, x: Tensor, gradient: Tensor, rows: slice) -> Parts:
 
 
 def _weight_or_bias(module: Any, name: str, x: Tensor, gradient: Tensor) -> Tensor:
+    if isinstance(module, nn.Linear) and gradient.dim() == 2:
+        return gradient if name == "bias" else gradient.unsqueeze(2) * x.unsqueeze(1)
     ordinary = isinstance(module, nn.Conv2d) and module.groups == 1 and module.in_channels > FEW_CHANNELS
     if name == "weight" and ordinary and isinstance(module.padding, tuple) and module.padding_mode == "zeros":
         columns = F.unfold(x, module.kernel_size, module.dilation, module.padding, module.stride)
