@@ -140,12 +140,16 @@ def rule(
 
 
 @app.command()
-def info(run: Annotated[str, typer.Argument(metavar="RUN", show_default=False, help="run directory")]) -> None:
-    """Tell what a run recorded, and how complete it is."""
-    from .info import describe
+def info(
+    run: Annotated[str, typer.Argument(metavar="RUN", show_default=False, help="run directory, or URI")],
+    format: Annotated[str, typer.Option(metavar="FORMAT", help="text or json")] = "text",  # noqa: A002
+) -> None:
+    """Tell what a run recorded, how complete it is, and why columns are empty."""
+    from .info import rendering
     from .run import open_run
 
-    emit(describe(open_run(run)))
+    render = rendering(format)
+    emit(render(open_run(run)))
 
 
 @app.command()

@@ -1,145 +1,142 @@
-"""What a run recorded and how complete it is, as text: `glideslope info`."""
+"""The facts about a run as text for people or as JSON for programs: `glideslope info`."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-import polars as pl
-
-from recorder import schema
-
+from .config import hint
+from .errors import ConfigError
+from .facts import facts
 from .run import Run
 from .wording import count, duration, listed, percent, plain, plural, step_range, visible
 
+Facts = Mapping[str, Any]
+
+
+def rendering(name: str) -> Callable[[Run], str]:
+    """How to write the facts: `text` or `json`. Raises ConfigError, with a close match, for anything else."""
+    forms = {"text": describe, "json": as_json}
+    if name not in forms:
+        raise ConfigError(f'there is no format "{name}"{hint(name, forms)}; there are {", ".join(forms)}.')
+    return forms[name]
+
+
+def as_json(run: Run) -> str:
+    """The facts as JSON, in ASCII so that no locale can spoil it."""
+    return json.dumps(facts(run), indent=2, allow_nan=False) + "\n"
+
 
 def describe(run: Run) -> str:
-    """Attempts, steps, tables, instruments with what they measured, columns that stayed empty, gaps and problems."""
-    sections = (
-        _head(run),
-        _attempts(run),
-        _steps(run),
-        _tables(run),
-        _instruments(run),
-        _events(run),
-        _coverage(run),
-        _problems(run),
-    )
-    blocks = ["\n".join(lines) for section in sections if (lines := list(section))]
-    return plain("\n\n".join(blocks)) + "\n"
+    """Attempts, steps, tables, instruments with what they measured or why not, events, gaps and problems."""
+    known = facts(run)
+    sections = (_head, _attempts, _steps, _tables, _instruments, _events, _coverage, _problems)
+    return plain("\n\n".join("\n".join(lines) for section in sections if (lines := list(section(known))))) + "\n"
 
 
-def _head(run: Run) -> Iterator[str]:
-    manifest = run.manifest
-    yield visible(run.path)
-    facts = {
-        "status": run.status + (f": {run.failure}" if run.failure else ""),
-        "model": _model(run),
-        "recorded": _recorded(run),
-        "started": f"{manifest.started or 'unknown'} on {manifest.host or 'unknown'}",
-        "commit": manifest.git_commit,
-        "command": manifest.command,
+def _head(known: Facts) -> Iterator[str]:
+    yield visible(known["run"])
+    lines = {
+        "status": known["status"] + (f": {known['failure']}" if known["failure"] else ""),
+        "model": _model(known),
+        "recorded": _recorded(known),
+        "started": f"{known['started'] or 'at an unknown time'} on {known['host'] or 'an unknown machine'}",
+        "commit": known["git_commit"],
+        "command": known["command"],
     }
-    for name, value in facts.items():
+    for name, value in lines.items():
         if value:
             yield f"  {name:<9} {visible(value)}"
 
 
-def _model(run: Run) -> str:
-    parameters, tensors = count(run.manifest.parameters), plural(len(run.tensors), "tensor")
-    return f"{run.manifest.model or 'unknown'}, {parameters} parameters in {tensors}"
+def _model(known: Facts) -> str:
+    held = "" if known["parameters"] is None else f"{plural(known['parameters'], 'parameter')} in "
+    return f"{known['model'] or 'of an unknown class'}, {held}{plural(known['tensors'], 'tensor')}"
 
 
-def _recorded(run: Run) -> str:
-    manifest = run.manifest
-    versions = ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
-    preset = f'preset "{manifest.preset}", ' if manifest.preset else ""
-    ranks = plural(manifest.rank_count, "rank")
-    return f"by recorder {manifest.recorder} ({versions}), {preset}mode {manifest.mode}, {ranks}"
+def _recorded(known: Facts) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in known["versions"].items())
+    parts = [
+        f"by recorder {known['recorder']}" + (f" ({versions})" if versions else ""),
+        f'preset "{known["preset"]}"' if known["preset"] else "",
+        f"mode {known['mode']}",
+        plural(known["ranks"], "rank"),
+    ]
+    return ", ".join(part for part in parts if part)
 
 
-def _attempts(run: Run) -> Iterator[str]:
-    if len(run.attempts) < 2:
+def _attempts(known: Facts) -> Iterator[str]:
+    if len(known["attempts"]) < 2:
         return
     yield "attempts"
-    for item in run.attempts:
-        started = visible(item.started or "at an unknown time")
-        yield f"  {item.attempt}: from step {count(item.first_step)}, started {started}"
+    for item in known["attempts"]:
+        started = visible(item["started"] or "at an unknown time")
+        yield f"  {item['attempt']}: from step {count(item['first_step'])}, started {started}"
 
 
-def _steps(run: Run) -> Iterator[str]:
+def _steps(known: Facts) -> Iterator[str]:
+    steps = known["steps"]
     yield "steps"
-    if run.step_count == 0:
-        yield "  none recorded"
+    if steps["count"] == 0:
+        yield f"  none recorded{_instead(known)}"
         return
-    yield f"  {count(run.step_count)} recorded, {step_range(run.first_step, run.last_step)}"
-    gaps = _gaps(run)
-    if gaps.height:
-        missing = int(gaps["missing"].sum())
-        ranges = [step_range(first, last) for first, last in gaps.select("first", "last").rows()]
-        yield f"  {count(missing)} missing in {plural(gaps.height, 'gap')}: {listed(ranges)}"
-    frame = run.frame("steps", "duration", "probed")
-    probed = int(frame["probed"].sum() or 0)
-    typical = frame["duration"].median()
-    yield f"  {count(probed)} probed" + (f", {duration(typical)} a step (median)" if isinstance(typical, float) else "")
+    yield f"  {count(steps['count'])} recorded, {step_range(steps['first'], steps['last'])}"
+    if steps["gap_count"]:
+        ranges = [step_range(first, last) for first, last in steps["gaps"]]
+        yield f"  {count(steps['missing'])} missing in {plural(steps['gap_count'], 'gap')}: {listed(ranges)}"
+    typical = steps["median_duration"]
+    yield f"  {count(steps['probed'])} probed" + ("" if typical is None else f", {duration(typical)} a step (median)")
 
 
-def _gaps(run: Run) -> pl.DataFrame:
-    """Stretches of steps without a row: first and last missing step, and how many."""
-    before, after = pl.col("step").shift(), pl.col("step")
-    frame = run.frame("steps").select(first=before + 1, last=after - 1, missing=after - before - 1)
-    return frame.filter(pl.col("missing") > 0)
+def _instead(known: Facts) -> str:
+    """What may be behind a run without a step."""
+    if known["failure"]:
+        return ": the training failed before its first step ended"
+    if known["problems"]:
+        return ": see the problems below"
+    return ": the training ended, or was killed, before its first step was written"
 
 
-def _tables(run: Run) -> Iterator[str]:
+def _tables(known: Facts) -> Iterator[str]:
     yield "tables"
-    for name in schema.TABLES:
-        yield f"  {name:<9} {plural(run.row_count(name), 'row')} in {plural(run.shards_of(name), 'shard')}"
+    for name, table in known["tables"].items():
+        yield f"  {name:<11} {plural(table['rows'], 'row')} in {plural(table['shards'], 'shard')}"
 
 
-def _instruments(run: Run) -> Iterator[str]:
+def _instruments(known: Facts) -> Iterator[str]:
     """Each instrument with the share of its table's rows in which its columns hold a value."""
-    if run.instruments:
-        yield "instruments (share of the rows that hold a value)"
-    for item in run.instruments:
-        yield f"  {visible(item.name)}"
-        for name in item.columns:
-            yield f"    {visible(name)}  {_share(run, name)}"
+    if not known["instruments"]:
+        yield "instruments: the run file names none"
+        return
+    yield "instruments, and in which share of the rows their columns hold a value"
+    for item in known["instruments"]:
+        yield f"  {visible(item['name'])}" + ("" if item["columns"] else "  (no column of its own)")
+        wide = max((len(visible(column["column"])) for column in item["columns"]), default=0)
+        for column in item["columns"]:
+            found = f"nothing: {visible(column['reason'])}" if column["reason"] else percent(column["share"])
+            yield f"    {visible(column['column']):<{wide}}  {found}"
 
 
-def _share(run: Run, full_name: str) -> str:
-    table, _, column = full_name.partition(".")
-    if table not in schema.TABLES or column not in schema.TABLES[table].columns:
-        return "unknown to this version of glideslope"
-    values, rows = run.count(table, column), run.row_count(table)
-    if values and rows:
-        return percent(values / rows)
-    reason = run.null_reasons.get(full_name)
-    return f"nothing ({visible(reason)})" if reason else "nothing"
-
-
-def _events(run: Run) -> Iterator[str]:
-    counts = Counter(event.kind for event in run.events)
-    if counts:
+def _events(known: Facts) -> Iterator[str]:
+    if known["events"]:
         yield "events"
-        yield "  " + ", ".join(f"{visible(kind)} {count(amount)}" for kind, amount in counts.items())
+        yield "  " + ", ".join(f"{count(amount)} {visible(kind)}" for kind, amount in known["events"].items())
 
 
-def _coverage(run: Run) -> Iterator[str]:
-    """The share of the parameters whose individual gradients are seen, and why not the rest."""
-    for event in run.events_of("coverage")[-1:]:
-        share = event.detail.get("share")
-        seen = percent(share) if isinstance(share, (int, float)) else "an unknown share"
-        uncovered = event.detail.get("uncovered")
-        yield "individual gradients"
-        yield f"  seen for {seen} of the parameters"
-        for item in uncovered if isinstance(uncovered, list) else ():
-            if isinstance(item, dict):
-                yield f"  not for {visible(str(item.get('tensor')))}: {visible(str(item.get('reason')))}"
+def _coverage(known: Facts) -> Iterator[str]:
+    coverage = known["coverage"]
+    if coverage is None:
+        return
+    yield "individual gradients"
+    seen = "an unknown share" if coverage["share"] is None else percent(coverage["share"])
+    yield f"  seen for {seen} of the parameters"
+    for item in coverage["uncovered"]:
+        yield f"  not for {visible(item['tensor'])}: {visible(item['reason'])}"
 
 
-def _problems(run: Run) -> Iterator[str]:
-    if run.problems:
+def _problems(known: Facts) -> Iterator[str]:
+    if known["problems"]:
         yield "problems"
-    for problem in run.problems:
+    for problem in known["problems"]:
         yield f"  {visible(problem)}"

@@ -98,7 +98,11 @@ STEPS = _table(
     Column("grad_norm", "float64", "", "Euclidean norm of the gradient of all tensors after the backward pass", FIRST),
     Column("grad_norm_clipped", "float64", "", "the same when the optimizer steps; null if nothing changed it", FIRST),
     Column(
-        "stale_grad_norm", "float64", "", "norm of what `.grad` held just before the step's first backward pass", MAX
+        "stale_grad_norm",
+        "float64",
+        "",
+        "norm of what `.grad` held just before the step's first backward pass; null if it held nothing",
+        MAX,
     ),
     Column("loss_scale", "float64", "", "factor by which a gradient scaler multiplied the loss", FIRST),
     Column("skipped", "bool", "", "whether a gradient scaler skipped the optimizer's step", MAX),

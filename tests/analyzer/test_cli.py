@@ -207,6 +207,7 @@ def test_odd_runs_get_a_report(glideslope, tmp_path: Path, arguments: dict[str, 
         (["report", "gone"], "gone does not exist"),
         (["report", "memory://x/y"], "memory://x/y holds no run"),
         (["info", "gone"], "gone does not exist"),
+        (["info", "digits", "--format", "jsn"], 'there is no format "jsn" (did you mean "json"?)'),
         (["rule", "GRD01"], 'there is no rule "GRD01" (did you mean "GRD001"?)'),
     ],
 )
@@ -252,6 +253,7 @@ def test_info(glideslope, run_dir: Path) -> None:
     ended = glideslope("info", run_dir)
     assert ended.code == 0
     assert "  2 recorded, steps 0 to 1" in ended.out
+    assert json.loads(glideslope("info", run_dir, "--format", "json").out)["steps"]["count"] == 2
 
 
 # The process as a whole

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from pathlib import Path
 from typing import Any
 
-from support.runs import write_run
+import pytest
+from support.runs import run_file, write_run
 
-from analyzer.info import describe
+from analyzer.facts import facts
+from analyzer.info import as_json, describe
 from analyzer.run import open_run
 
 
@@ -19,6 +23,7 @@ def column(name: str) -> dict[str, Any]:
 INSTRUMENTS = [
     {"name": "losses", "columns": [column("steps.loss"), column("steps.loss_var")]},
     {"name": "alpha", "columns": [column("steps.start_slope")]},
+    {"name": "served", "columns": []},
     {"name": "later", "columns": [column("steps.future"), column("future.x")]},
 ]
 
@@ -34,18 +39,18 @@ def test_instruments_with_the_share_they_measured_and_why_not(tmp_path: Path) ->
         {"kind": "coverage", "detail": {"share": 0.75, "uncovered": [{"tensor": "a\x1b", "reason": "sparse"}, 5]}},
     ]
     lines = told(tmp_path, steps=steps, events=events, manifest={"instruments": INSTRUMENTS})
-    assert "    steps.loss  75 %" in lines
-    assert "    steps.loss_var  nothing" in lines
-    assert "    steps.start_slope  nothing (compiled)" in lines
-    assert "    steps.future  unknown to this version of glideslope" in lines
-    assert "    future.x  unknown to this version of glideslope" in lines
+    assert "    steps.loss      75 %" in lines
+    assert "    steps.loss_var  nothing: no value came up, and the recorder gave no reason" in lines
+    assert "    steps.start_slope  nothing: compiled" in lines
+    assert "    steps.future  nothing: unknown to this version of glideslope" in lines
+    assert "    future.x      nothing: unknown to this version of glideslope" in lines
     assert "  2 probed, 250 ms a step (median)" in lines
-    assert "  not-measured 1, coverage 1" in lines
+    assert "  1 not-measured, 1 coverage" in lines
     assert lines[lines.index("individual gradients") + 1 :][:2] == [
         "  seen for 75 % of the parameters",
         "  not for a\\x1b: sparse",
     ]
-    assert "  steps     4 rows in 1 shard" in lines
+    assert "  steps       4 rows in 1 shard" in lines
 
 
 def test_gaps_attempts_problems_and_how_it_ended(tmp_path: Path) -> None:
@@ -65,5 +70,37 @@ def test_gaps_attempts_problems_and_how_it_ended(tmp_path: Path) -> None:
 
 def test_a_run_without_steps(tmp_path: Path) -> None:
     lines = told(tmp_path, steps={}, manifest={"instruments": INSTRUMENTS, "model": None, "versions": {}})
-    assert lines[lines.index("steps") + 1] == "  none recorded"
-    assert "    steps.loss  nothing" in lines
+    assert lines[lines.index("steps") + 1].startswith("  none recorded: the training ended, or was killed, before")
+    assert "    steps.loss      nothing: the run recorded no step" in lines
+    assert "  served  (no column of its own)" in lines
+    failed = told(tmp_path / "b", steps={}, manifest={"instruments": []}, end="failed", exception="OSError")
+    assert "  none recorded: the training failed before its first step ended" in failed
+    assert "instruments: the run file names none" in failed
+
+
+ODD_RUNS: dict[str, dict[str, Any]] = {
+    "no step": {"steps": {}},
+    "nothing in the run file": {"manifest": dict.fromkeys(run_file().keys() - {"format", "run_id", "attempt"})},
+    "NaN": {"steps": {"loss": float("nan"), "duration": [float("nan")]}},
+    "infinite": {"steps": {"loss": float("inf"), "duration": [float("inf"), 1.0]}},
+    "odd events": {"events": [{"kind": "coverage", "detail": {"share": "x", "uncovered": {"a": 1}}}]},
+    "odd share": {"events": [{"kind": "coverage", "detail": {"share": 1e400, "uncovered": [{}]}}]},
+}
+
+
+@pytest.mark.parametrize("arguments", ODD_RUNS.values(), ids=list(ODD_RUNS))
+def test_no_heading_is_empty_and_nothing_lacks_a_reason(arguments: dict[str, Any], tmp_path: Path) -> None:
+    lines = told(tmp_path, **arguments)
+    assert not [line for line in lines if line.endswith(("nothing", "nothing: ", "None", "unknown"))]
+    for line, following in itertools.pairwise([*lines, ""]):
+        heading = line and not line.startswith(" ") and ":" not in line
+        assert not heading or following.startswith("  "), line
+
+
+@pytest.mark.parametrize("arguments", ODD_RUNS.values(), ids=list(ODD_RUNS))
+def test_the_same_as_json(arguments: dict[str, Any], tmp_path: Path) -> None:
+    run = open_run(write_run(tmp_path, **arguments))
+    document = json.loads(as_json(run))
+    assert document == facts(run)
+    assert (document["steps"]["count"], document["status"]) == (run.step_count, "completed")
+    assert all((c["reason"] is None) == (c["share"] > 0) for i in document["instruments"] for c in i["columns"])
