@@ -162,7 +162,8 @@ class Stepping:
         if self._watched is step:
             with self.contained("reading the loss"):
                 return self._watch.describe(total, unreduced, outputs, targets)
-        reason = "its passes were not seen" if self._context.hooks else "the model is compiled: neither its layers nor its loss are seen"
+        reason = "the model is compiled: neither its layers nor its loss are seen"
+        reason = "its passes were not seen" if self._context.hooks else reason
         samples = None if unreduced is None or step.micro_batches else len(unreduced)
         if unreduced is not None and samples is None:
             self._context.explain(("steps.batch_size",), UNCLEAR)
