@@ -18,7 +18,7 @@ SHARED = "several backward passes went through one forward pass: a sample's grad
 
 
 class LayerCalls(Instrument):
-    """Watches the modules that the plan names; all modules while there is no plan."""
+    """Watches the modules that the plan names; while there is no plan, all that have parameters in them."""
 
     name = "layer-calls"
     columns = ()
@@ -37,7 +37,8 @@ class LayerCalls(Instrument):
         passes = self.context.passes
         passes.begin()
         if passes.plan is None:
-            watched = replayed = list(self.context.model.modules())
+            modules = self.context.model.modules()
+            watched = replayed = [m for m in modules if next(m.parameters(), None) is not None]
         else:
             watched, replayed = passes.plan.modules, passes.plan.replayed
         self.context.capture.arm(watched, replayed, self.context.probe_memory)

@@ -151,7 +151,7 @@ def test_beyond_its_memory_a_probe_keeps_the_first_samples(tmp_path: Path) -> No
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(288, 4)).double()
     batches = [(torch.randn(64, 1, 8, 8, dtype=torch.float64), torch.randint(0, 4, (64,))) for _ in range(8)]
-    training = train(tmp_path / "run", model, batches, nn.CrossEntropyLoss(), probe_memory=400_000)
+    training = train(tmp_path / "run", model, batches, nn.CrossEntropyLoss(), probe_memory=250_000)
     row = training.steps.to_dicts()[-1]
     assert 1 < row["slope_count"] < 64
     x, y = batches[-1]
