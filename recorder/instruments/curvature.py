@@ -1,9 +1,12 @@
 """Curvature of the batch's loss: traces of the Hessian's blocks, and its largest eigenvalue.
 
-From Hessian-vector products on the graph that the user is about to differentiate, which stays as it is.
+From Hessian-vector products on the graph that the user is about to differentiate, which stays as it is. Of several
+micro-batches the first is looked at, and stands for all.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -26,6 +29,7 @@ class Curvature(Instrument):
         super().__init__(context)
         device = next((p.device for p in context.tensors.parameters), torch.device("cpu"))
         self._random = torch.Generator(device).manual_seed(0)
+        self._measured: tuple[Tensor, tuple[int, ...]] | None = None
 
     def before_backward(self, step: Step) -> None:
         held = self.context.held()
@@ -38,13 +42,25 @@ class Curvature(Instrument):
         try:
             parameters = [self.context.tensors.parameters[i] for i in positions]
             with unnoticed(self.context.model, self._random.device):
-                self.measure(step, Hessian(step.loss_graph, parameters), positions)
+                self._measured = self.measure(Hessian(step.loss_graph, parameters)), positions
         except (RuntimeError, NotImplementedError) as error:  # of an operation of the model, not of ours
             names = tuple(f"steps.{column.name}" for column in self.columns)
             self.context.explain(names, f"the loss cannot be differentiated twice: {str(error).splitlines()[0]}")
 
-    def measure(self, step: Step, hessian: Hessian, positions: tuple[int, ...]) -> None:
-        """Put what is measured into the step's row. `positions`: of the tensors that the Hessian is taken in."""
+    def after_backward(self, step: Step) -> None:
+        if self._measured is not None:
+            values, positions = self._measured
+            self.put(step, values * _times_the_first([batch.samples for batch in step.micro_batches]), positions)
+
+    def end(self, step: Step) -> None:
+        self._measured = None
+
+    def measure(self, hessian: Hessian) -> Tensor:
+        """Numbers (n,) that are proportional to the Hessian."""
+        raise NotImplementedError
+
+    def put(self, step: Step, values: Tensor, positions: tuple[int, ...]) -> None:
+        """Put them into the step's row. `positions`: of the tensors that the Hessian is taken in."""
         raise NotImplementedError
 
 
@@ -56,10 +72,12 @@ class HessianTrace(Curvature):
     VECTORS = 2
     """Random vectors a probe."""
 
-    def measure(self, step: Step, hessian: Hessian, positions: tuple[int, ...]) -> None:
+    def measure(self, hessian: Hessian) -> Tensor:
         signs = [self._signs(sum(hessian.sizes)) for _ in range(self.VECTORS)]
-        traces = block_traces(hessian.__matmul__, hessian.sizes, signs)
-        step.put_tensors("hess_trace", list(traces.unbind()), positions)
+        return block_traces(hessian.__matmul__, hessian.sizes, signs)
+
+    def put(self, step: Step, values: Tensor, positions: tuple[int, ...]) -> None:
+        step.put_tensors("hess_trace", list(values.unbind()), positions)
 
     def _signs(self, size: int) -> Tensor:
         some = self.context.tensors.parameters[0]
@@ -79,12 +97,21 @@ class LargestEigenvalue(Curvature):
         super().__init__(context)
         self._last: Tensor | None = None
 
-    def measure(self, step: Step, hessian: Hessian, positions: tuple[int, ...]) -> None:
-        size, some = sum(hessian.sizes), self.context.tensors.parameters[positions[0]]
+    def measure(self, hessian: Hessian) -> Tensor:
+        size, some = sum(hessian.sizes), self.context.tensors.parameters[0]
         if self._last is None or len(self._last) != size:
             self._last = torch.randn(size, generator=self._random, device=some.device, dtype=some.dtype)
         value, vector, residual = largest_eigenvalue(hessian.__matmul__, self._last, self.ITERATIONS)
         finite = torch.isfinite(vector).all()
         self._last = torch.where(finite, vector, self._last)
-        step.put("hess_max_ev", value)
-        step.put("hess_max_ev_residual", residual)
+        return torch.stack([value, residual])
+
+    def put(self, step: Step, values: Tensor, positions: tuple[int, ...]) -> None:
+        step.put("hess_max_ev", values[0])
+        step.put("hess_max_ev_residual", values[1])
+
+
+def _times_the_first(samples: Sequence[int | None]) -> float:
+    """How many times the first micro-batch is all of them, by samples where those are known."""
+    known = [each for each in samples if each]
+    return sum(known) / known[0] if len(known) == len(samples) else float(len(samples))

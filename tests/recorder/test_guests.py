@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch.nn.functional as F  # noqa: N812
 from support.trainings import read, train
 from torch import Tensor, nn
 from torch.nn.utils import prune
+from torch.utils.checkpoint import checkpoint
 
 from recorder import Recorder
 
@@ -64,6 +66,44 @@ def test_a_forked_child_leaves_the_run_to_its_parent(tmp_path: Path) -> None:
         assert time.monotonic() - began < 20
         assert not list((tmp_path / "run").glob("end-*"))
     assert json.loads((tmp_path / "run" / "end-a00-r000.json").read_text())["status"] == "completed"
+
+
+class Checkpointed(nn.Module):
+    """Its middle runs again in every backward pass."""
+
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.inner, self.head = nn.Linear(6, 8), nn.Linear(8, 3)
+        self.again = nn.Sequential(nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.3))
+        self.reentrant = reentrant
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(checkpoint(self.again, self.inner(x), use_reentrant=self.reentrant))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+@pytest.mark.parametrize("preset", ["economy", "full"])
+def test_layers_that_run_again_leave_no_trace(preset: str, reentrant: bool, tmp_path: Path) -> None:
+    def trained(where: Path | None) -> list[Tensor]:
+        torch.manual_seed(0)
+        net = Checkpointed(reentrant)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        with Recorder(where, net, optimizer, preset=preset, strict=True) if where else nullcontext() as recorder:
+            for _ in range(3):
+                x, y = batch()
+                optimizer.zero_grad()
+                with recorder.step() if recorder else nullcontext() as step:
+                    loss = F.cross_entropy(net(x), y)
+                    step.backward(loss) if step else loss.backward()
+                optimizer.step()
+        return [*net.state_dict().values(), torch.get_rng_state()]
+
+    pairs = zip(trained(tmp_path / "run"), trained(None), strict=True)
+    assert all(torch.equal(found, expected) for found, expected in pairs)
+    if preset == "full":
+        steps, events = read(tmp_path / "run", "steps"), read(tmp_path / "run", "events")
+        told = any("use_reentrant" in message for message in events["message"])
+        assert (steps["hess_trace"][0] is None, steps["tic_sum"][0] is None, told) == (reentrant,) * 3
 
 
 class Scaler:

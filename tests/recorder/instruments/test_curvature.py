@@ -91,6 +91,19 @@ def test_curvature_is_probed_sparsely(tmp_path: Path) -> None:
     assert having == [0, 32, 64]
 
 
+@pytest.mark.parametrize("sizes", [(6, 6), (6, 6, 3)])
+def test_the_first_micro_batch_stands_for_all(sizes: tuple[int, ...], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    inputs, targets = torch.randn(6, 4, dtype=torch.float64), torch.randint(0, 3, (6,))
+    settings = {"preset": "full", "optimizer": lambda p: torch.optim.SGD(p, lr=0.0)}
+    parts = [(inputs[:size], targets[:size]) for size in sizes]
+    once = train(tmp_path / "once", model, [(inputs, targets)], nn.CrossEntropyLoss(), **settings).steps.to_dicts()[0]
+    whole = train(tmp_path / "parts", model, [parts], nn.CrossEntropyLoss(), **settings).steps.to_dicts()[0]
+    for name in ("hess_trace", "hess_max_ev", "hess_max_ev_residual"):
+        assert whole[name] == pytest.approx(once[name] * sum(sizes) / sizes[0] / len(sizes), rel=1e-9)
+
+
 def test_what_cannot_be_differentiated_twice_is_null_with_the_reason(tmp_path: Path) -> None:
     class Once(torch.autograd.Function):
         @staticmethod
