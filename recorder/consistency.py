@@ -32,9 +32,9 @@ def unexplained(columns: Columns) -> dict[str, set[int]]:
     """
     rows = range(len(columns["step"] or ()))
     slopes = {i for i in rows if _slope_differs(_row(columns, i))}
-    around = slopes | {i - 1 for i in slopes if i}
     scatter = {i for i in rows if _norm_differs(_row(columns, i))}
-    return {**dict.fromkeys(SLOPES, around), **dict.fromkeys(SCATTER, scatter)}
+    before = {i - 1 for i in slopes if i}  # which had no slope at the end of an update to be judged by
+    return {**dict.fromkeys(SLOPES, slopes | scatter | before), **dict.fromkeys(SCATTER, slopes | scatter)}
 
 
 def _row(columns: Columns, i: int) -> dict[str, Any]:

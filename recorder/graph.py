@@ -17,10 +17,13 @@ but one of such nodes by recursion, about 200 bytes of stack a node: a few ten t
 
 
 class Walk:
-    """Iterates over the nodes behind a loss, each once, nearest first; `complete` tells afterwards whether all were."""
+    """Iterates over the nodes behind a loss, each once, nearest first; `complete` tells afterwards whether all were.
 
-    def __init__(self, loss: Tensor) -> None:
-        self._first = loss.grad_fn
+    `start`: the loss, or a node of its graph.
+    """
+
+    def __init__(self, start: Any) -> None:
+        self._first = start.grad_fn if isinstance(start, Tensor) else start
         self.complete = True
 
     def __iter__(self) -> Iterator[Any]:

@@ -16,6 +16,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from .graph import Walk, is_leaf
 from .precision import widest
 
 FUNCTIONS: Mapping[Callable[..., Tensor], inspect.Signature] = {
@@ -109,6 +110,8 @@ def individual_losses(
     factor = 1.0 if stated else _factor(loss.grad_fn, call.result.grad_fn)
     if factor is None:
         return None, f"the loss is no multiple of the one call of {call.name} that was seen, nor a sum with it"
+    if not stated and _shares_nodes(_beside(loss.grad_fn, call.result.grad_fn), call.result):
+        return None, f"what is added to {call.name} depends on the samples too, in a way that was not seen"
     elements = call.elements()
     count = sample_count(elements.shape, inputs, by_time=by_time)
     if count is None:
@@ -161,12 +164,30 @@ def _factor(node: Any, seen: Any, depth: int = 16) -> Tensor | float | None:
     return sum(found[1:], found[0])
 
 
+def _beside(node: Any, seen: Any) -> list[Any]:
+    """Nodes of what is added to the seen loss on its way to the differentiated one."""
+    if node is None or node is seen or node.name() not in _ON_THE_WAY:
+        return []
+    following = [n for n, _ in node.next_functions if n is not None]
+    on_the_way = [n for n in following if _factor(n, seen) is not None]
+    added = [n for n in following if n not in on_the_way] if node.name() in _SUMS else []
+    return added + [found for n in on_the_way for found in _beside(n, seen)]
+
+
+def _shares_nodes(added: Sequence[Any], seen: Tensor) -> bool:
+    """Whether what is added was computed, in part, from what the seen loss was: from outputs, not from parameters."""
+    if not added:
+        return False
+    inner = {node for node in Walk(seen) if not is_leaf(node)}
+    return any(node in inner for start in added for node in Walk(start))
+
+
 _SUMS = ("AddBackward0", "SubBackward0")
 _ON_THE_WAY: Mapping[str, Callable[[Any, int], Any]] = {
     "AddBackward0": lambda node, position: node._saved_alpha if position else 1.0,
     "SubBackward0": lambda node, position: -node._saved_alpha if position else 1.0,
     "MulBackward0": lambda node, position: (node._saved_self if position else node._saved_other).detach(),
-    "DivBackward0": lambda node, _: 1.0 / node._saved_other.detach(),
+    "DivBackward0": lambda node, _: 1.0 / _precisely(node._saved_other.detach()),
     "ToCopyBackward0": lambda *_: 1.0,
 }
 """Operations that a loss may pass, and the factor that each applies to the operand at a position."""
@@ -175,3 +196,8 @@ _ON_THE_WAY: Mapping[str, Callable[[Any, int], Any]] = {
 def widened(value: Any) -> Any:
     """A tensor of half precision in float32, anything else as it is."""
     return value.float() if isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16) else value
+
+
+def _precisely(value: Tensor) -> Tensor:
+    """As it is for whole numbers too, whose inverse would be a single."""
+    return value.to(widest(value.device))

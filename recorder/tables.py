@@ -29,15 +29,15 @@ _TOTALS: Mapping[str, Callable[[Tensor], Tensor]] = {
 """Columns of `steps` that total, over the tensors, the column of `layers` of that name: norms and sums."""
 
 
-def steps_table(block: Block, checked: bool = True) -> tuple[pa.Table, list[str]]:
-    """One row per step of the block, and the columns in which the check of `consistency.py` dropped values."""
+def steps_table(block: Block, checked: bool = True) -> tuple[pa.Table, dict[str, set[int]]]:
+    """One row per step of the block, and the rows in which the check of `consistency.py` dropped values, by column."""
     columns = {name: _step_column(block, column) for name, column in schema.STEPS.columns.items()}
-    dropped = []
+    dropped = {}
     for name, rows in unexplained(columns).items() if checked else ():
         values = columns[name]
         if values is not None and any(values[i] is not None for i in rows):
             columns[name] = [None if i in rows else value for i, value in enumerate(values)]
-            dropped.append(name)
+            dropped[name] = rows
     return _table(schema.STEPS, columns), dropped
 
 

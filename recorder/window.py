@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from . import schema
 from .buffer import BLOCK, Block
-from .consistency import REASON
+from .consistency import REASON, SCATTER
 from .incidents import LIMIT, Incident, Watch
 from .tables import histograms_table, layers_table, rows_table, steps_table
 
@@ -46,6 +46,7 @@ class Window:
         found = []
         if block.rows:
             steps, dropped = steps_table(block, checked=self._alone)
+            _forget(block, {i for name in SCATTER for i in dropped.get(name, ())})
             self._last = steps["step"][-1].as_py()
             found = self._found(steps)
             yield "steps", steps
@@ -99,7 +100,15 @@ def _other_rows(block: Block) -> Iterator[Piece]:
         yield table, rows_table(schema.TABLES[table], rows)
 
 
-def _dropped(names: Sequence[str], step: int) -> dict[str, Any]:
+def _forget(block: Block, rows: Iterable[int]) -> None:
+    """Drop what was measured of individual gradients, tensor by tensor, in rows where they are not the whole."""
+    for row in (block.rows[i] for i in rows):
+        row.histograms = None
+        for column in SCATTER:
+            row.tensors.pop(column, None)
+
+
+def _dropped(names: Iterable[str], step: int) -> dict[str, Any]:
     columns = [f"steps.{name}" for name in names]
     detail = json.dumps({"columns": columns, "reason": REASON})
     return {"step": step, "kind": "not-measured", "message": f"{', '.join(columns)}: {REASON}", "detail": detail}
