@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import polars as pl
 
 from recorder import schema
 
-from .shards import Shard, scan
+from .shards import Shard, polars_schema, scan
 
 
 def rows(table: schema.Table, shards: Sequence[Shard], first_steps: Mapping[int, int]) -> pl.LazyFrame:
     """The valid rows of a table in the order of writing. `first_steps`: from where an attempt voids earlier ones.
 
-    Steps are combined over the ranks. Of the other tables the lowest rank counts: replicas hold the same tensors.
+    Rows of several ranks are combined as the columns declare. Where all declare that ranks share the value, as in what
+    was logged, only the lowest rank's are read.
     """
     ranks = sorted({shard.rank for shard in shards})
-    if table.name == schema.STEPS.name and len(ranks) > 1:
-        return combine_ranks(_valid_rows(table, shards, first_steps))
+    if len(ranks) > 1 and any(_rule(table, name).rule not in ("key", "first") for name in table.columns):
+        return combine_ranks(table, _valid_rows(table, shards, first_steps), len(ranks))
     kept = [shard for shard in shards if shard.rank == ranks[0]]
     return _valid_rows(table, kept, first_steps).drop("rank")
 
@@ -36,69 +38,71 @@ def _valid_rows(table: schema.Table, shards: Sequence[Shard], first_steps: Mappi
     return pl.concat(frames) if frames else scan(table, []).with_columns(rank=pl.lit(0, pl.Int64))
 
 
-def combine_ranks(steps: pl.LazyFrame) -> pl.LazyFrame:
-    """A row per step out of a row per step and rank, ordered by step.
-
-    Counts are summed, the loss is the mean over all samples, means and variances over samples are pooled, extremes are
-    the extremes over all ranks. What the ranks share (gradients after the reduction, the update, rates) is the lowest
-    rank's.
-    """
-    names = [name for name in schema.STEPS.columns if name != "step"]
-    ordered = steps.sort("step", "rank", maintain_order=True)
-    return ordered.group_by("step", maintain_order=True).agg(_combined(name) for name in names)
+def combine_ranks(table: schema.Table, frame: pl.LazyFrame, ranks: int) -> pl.LazyFrame:
+    """A row per key out of a row per key and rank, ordered by step; each column by its rule in the schema."""
+    keys, values = list(table.keys), [name for name in table.columns if name not in table.keys]
+    lists = [name for name in values if _is_list(table, name) and _rule(table, name).rule == "sum"]
+    each = frame.sort("step", "rank", maintain_order=True).unique([*keys, "rank"], keep="last", maintain_order=True)
+    combined = each.group_by(keys, maintain_order=True).agg(_combined(table, name).alias(name) for name in values)
+    return combined.with_columns(_sum_of_lists(name, ranks) for name in lists).cast(pl.Schema(polars_schema(table)))
 
 
-_SUMMED = ("batch_size", "loss_count", "slope_count", "individual_count", "input_nonfinite")
-_LARGEST = (
-    "duration",
-    "skipped",
-    "stale_grad_norm",
-    "input_absmax",
-    "input_spread",
-    "prediction_max",
-    "prediction_sum_max",
-    "target_max",
-)
-_SMALLEST = ("training_share", "prediction_min", "prediction_sum_min", "target_min")
-_MEANS = {
-    "loss": "batch_size",
-    "start_slope": "slope_count",
-    "end_slope": "slope_count",
-    "inner_mean": "individual_count",
-    "grad_var": "individual_count",  # each rank's scatter is around the gradient that all ranks share
-}
-_VARIANCES = {
-    "loss_var": ("loss", "loss_count"),
-    "start_slope_var": ("start_slope", "slope_count"),
-    "end_slope_var": ("end_slope", "slope_count"),
-    "inner_var": ("inner_mean", "individual_count"),
-}
+def _rule(table: schema.Table, name: str) -> schema.Ranks:
+    return table[name].ranks or schema.FIRST
 
 
-def _combined(name: str) -> pl.Expr:
-    column = pl.col(name)
-    if name in _SUMMED:
-        # The sum of nothing is 0, but not measured on any rank is null.
-        return pl.when(column.is_not_null().any()).then(column.sum()).alias(name)
-    if name in _LARGEST:
-        return (column.max() if _is_bool(name) else column.nan_max()).alias(name)
-    if name in _SMALLEST:
-        return column.nan_min().alias(name)
-    if name in _MEANS:
-        return _pooled_mean(name, _MEANS[name]).alias(name)
-    if name in _VARIANCES:
-        return _pooled_variance(name, *_VARIANCES[name]).alias(name)
-    return column.first()
+def _is_list(table: schema.Table, name: str) -> bool:
+    return table[name].dtype.startswith("list")
 
 
-def _is_bool(name: str) -> bool:
-    return schema.STEPS[name].dtype == "bool"
+def _combined(table: schema.Table, name: str) -> pl.Expr:
+    """The aggregation of a column over the ranks; of lists to be summed, the list of them."""
+    column, how = pl.col(name), _rule(table, name)
+    numeric = table[name].dtype.startswith("float")
+    match how.rule:
+        case "sum" if _is_list(table, name):
+            length = column.list.len()  # of different lengths there is no sum
+            return column.filter(column.is_not_null() & (length.min() == length.max()))
+        case "sum":  # the sum of nothing is 0, but not measured on any rank is null
+            return pl.when(column.is_not_null().any()).then(column.sum())
+        case "max":
+            return column.nan_max() if numeric else column.max()
+        case "min":
+            return column.nan_min() if numeric else column.min()
+        case "mean":
+            return _pooled_mean(name, how.weight)
+        case "variance" if how.mean and how.weight:
+            return _pooled_variance(name, how.mean, how.weight)
+        case "deviation" if how.mean:
+            return _pooled_deviation(name, how.mean, how.weight)
+        case _:
+            return column.drop_nulls().first()
 
 
-def _pooled_mean(mean: str, count: str) -> pl.Expr:
-    """Mean over the samples of all ranks; ranks that do not tell their count weigh the same."""
-    weight = pl.when(pl.col(mean).is_not_null()).then(pl.col(count).cast(pl.Float64).fill_null(1.0))
+def _sum_of_lists(name: str, ranks: int) -> pl.Expr:
+    """Sums, element by element, of the lists in a list of at most `ranks`; null if it holds none."""
+    parts = [pl.col(name).list.get(rank, null_on_oob=True) for rank in range(ranks)]
+    return reduce(lambda total, part: pl.coalesce(total + part, total), parts).alias(name)
+
+
+def _weight(of: str, count: str | None) -> pl.Expr:
+    """Samples behind each value, null where there is no value; ranks that do not tell their count weigh the same."""
+    weight = pl.lit(1.0) if count is None else pl.col(count).cast(pl.Float64).fill_null(1.0)
+    return pl.when(pl.col(of).is_not_null()).then(weight)
+
+
+def _pooled_mean(mean: str, count: str | None) -> pl.Expr:
+    """Mean over the samples of all ranks."""
+    weight = _weight(mean, count)
     return pl.when(weight.sum() > 0).then((weight * pl.col(mean)).sum() / weight.sum())
+
+
+def _pooled_deviation(deviation: str, mean: str, count: str | None) -> pl.Expr:
+    """Standard deviation (ddof 0) over all ranks: within the ranks and between their means."""
+    weight = _weight(deviation, count)
+    centre = (weight * pl.col(mean)).sum() / weight.sum()
+    square = weight * (pl.col(deviation) ** 2 + (pl.col(mean) - centre) ** 2)
+    return pl.when(weight.sum() > 0).then((square.sum() / weight.sum()).sqrt())
 
 
 def _pooled_variance(variance: str, mean: str, count: str) -> pl.Expr:

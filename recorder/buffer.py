@@ -9,7 +9,7 @@ steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -26,11 +26,23 @@ _PER_TENSOR = {c.name: i for i, c in enumerate(c for c in schema.LAYERS.columns.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histograms:
-    """Counts (tensors, bins) of the tensors at some positions, over a number of samples."""
+    """Counts of the tensors at some positions, each over a number of samples."""
 
     positions: tuple[int, ...]
-    counts: Tensor
-    samples: int
+    counts: Tensor | None
+    """(tensors, bins)"""
+    joint: Tensor | None
+    """(tensors, joint bins)"""
+    samples: tuple[int, ...]
+
+    def on_host(self) -> Histograms:
+        """The same on the host: read it only after `arrival`."""
+        return Histograms(
+            self.positions,
+            None if self.counts is None else to_host(self.counts),
+            None if self.joint is None else to_host(self.joint),
+            self.samples,
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -171,7 +183,7 @@ class Buffer:
         values, tensors = to_host(self._values[: len(rows)]), to_host(self._tensors[: len(rows)])
         for row in rows:
             if row.histograms is not None:
-                row.histograms = replace(row.histograms, counts=to_host(row.histograms.counts))
+                row.histograms = row.histograms.on_host()
         vectors = {name: to_host(stored[: len(rows)]) for name, stored in self._vectors.items()}
         return Block(rows, values, tensors, vectors, self.tensor_count, arrival(self.device))
 

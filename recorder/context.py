@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -30,6 +30,8 @@ class Context:
     """Whether modules may be hooked; not those of a compiled model, which would compile again."""
     step: int = 0
     """The step that runs, or ran last."""
+    histogram_samples: int | Literal["all"] | None = None
+    """Samples of a step that histograms of individual gradients count; None for a few."""
     capture: Capture = field(default_factory=Capture)
     passes: Passes = field(default_factory=Passes)
     """The layers' calls of the step, for instruments of individual gradients."""

@@ -9,7 +9,7 @@ import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 
 from . import __version__, schema
 from .context import Context
-from .instruments import Instrument, gradient_histogram
+from .instruments import Instrument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def git_commit() -> str | None:
 
 
 def run_file(
-    origin: Origin, context: Context, order: Sequence[nn.Module], instruments: Iterable[Instrument]
+    origin: Origin, context: Context, order: Sequence[nn.Module], instruments: Sequence[Instrument]
 ) -> dict[str, Any]:
     """Content of `run-aNN.json`. `order`: modules in the order in which the first forward pass called them."""
     return {
@@ -81,7 +81,7 @@ def run_file(
         "groups": [_group(i, o, group) for i, o in enumerate(context.optimizers) for group in o.param_groups],
         "loss": _loss(context.loss_fn),
         "instruments": [_instrument(instrument) for instrument in instruments],
-        "edges": {"gradient-histogram": [str(e) if math.isinf(e) else e for e in gradient_histogram.edges()]},
+        "edges": {each.name: _plain(each.edges) for each in instruments if each.edges},
         "hparams": _plain(origin.hparams),
         "target": _plain(origin.target),
     }

@@ -28,7 +28,7 @@ from .moments import Moments
 from .outlet import Outlet
 from .schedule import DENSE_STEPS, SPARSER, Schedule
 from .schema import end_file_name, run_file_name
-from .settings import check, checked_intervals, tenth_of_memory
+from .settings import check, checked_intervals, checked_samples, tenth_of_memory
 from .signals import SignalWatch
 from .step import Step
 from .stepping import Stepping
@@ -46,6 +46,8 @@ class Recorder:
     `instruments`: by name, as `glideslope info` lists them, other steps between probes, or None to leave one out.
     `target`: levels aimed at, by metric. `mode`: "overfit-batch" marks a run on one repeated batch.
     `probe_memory`: bytes that a probe may hold, by default a tenth of the device's memory.
+    `histogram_samples`: samples of a step whose gradients the histograms count, or "all"; by default at most 16, and
+    fewer of layers with many parameters.
     `strict`: raise what goes wrong inside the recorder, instead of recording it and training on.
     """
 
@@ -66,6 +68,7 @@ class Recorder:
         resume: bool = False,
         first_step: int | None = None,
         probe_memory: int | None = None,
+        histogram_samples: int | Literal["all"] | None = None,
         strict: bool = False,
     ) -> None:
         self._optimizers = tuple(optimizer) if isinstance(optimizer, Iterable) else (optimizer,)
@@ -78,6 +81,7 @@ class Recorder:
         self._target = dict(target or {})
         self._resume, self._first_step = resume, None if first_step is None else operator.index(first_step)
         self._probe_memory, self._strict = probe_memory, strict
+        self._histogram_samples = checked_samples(histogram_samples)
         self._state: Literal["new", "running", "closed"] = "new"
         self._process = os.getpid()
 
@@ -138,6 +142,7 @@ class Recorder:
             tenth_of_memory(device) if self._probe_memory is None else self._probe_memory,
             hooks=not is_compiled(self._model),
             step=attempt.first_step,
+            histogram_samples=self._histogram_samples,
         )
         instruments = [kind(self._context) for kind in PRESETS[self._preset] if self._own.get(kind.name, 1) is not None]
         sparse = {i.name: SPARSER * self._every for i in instruments if i.sparse}

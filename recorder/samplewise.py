@@ -32,13 +32,14 @@ def in_chunks(
 ) -> Iterator[dict[int, Tensor]]:
     """Parts of the samples of a pass by tensor position, a chunk of samples at a time: (chunk, *shape of the tensor).
 
-    Of the first `most` samples, if given.
-    `units` are all that share these tensors; their parts are added up, as are the calls of a module. Raises ValueError
-    or RuntimeError where the parts of a unit cannot be had.
+    Of the first `most` samples, if given; otherwise of all, or of the first REPLAYED where a module has to be
+    differentiated once for each. `units` are all that share these tensors; their parts are added up, as are the calls
+    of a module. Raises ValueError or RuntimeError where the parts of a unit cannot be had.
     """
-    samples = samples_used(units, one) if most is None else min(samples_used(units, one), most)
+    at_once = samples_used(units, one)
+    samples = at_once if most is None else min(one.kept, most)
     largest = max(before[i].numel() for unit in units for i in unit.parameters.values())
-    size = max(1, ELEMENTS // max(largest, 1))
+    size = max(1, min(at_once, ELEMENTS // max(largest, 1)))
     calls = [(unit, call) for unit in units for call in one.calls.get(unit.module, ())]
     for first in range(0, samples if calls else 0, size):
         found: dict[int, Tensor] = {}
@@ -101,6 +102,15 @@ def _weight_or_bias(module: Any, name: str, x: Tensor, gradient: Tensor) -> Tens
     return by_twin(module, name, x, gradient)
 
 
+def _linear(_module: Any, x: Tensor, gradient: Tensor, rows: slice) -> Parts:
+    """Outer products of output gradient and input, summed over the dimensions between the first and the last."""
+    x, gradient = x[rows], gradient[rows]
+    if gradient.dim() == 2:
+        return {"weight": gradient.unsqueeze(2) * x.unsqueeze(1), "bias": gradient}
+    x, gradient = x.flatten(1, -2), gradient.flatten(1, -2)
+    return {"weight": gradient.transpose(1, 2) @ x, "bias": gradient.sum(1)}
+
+
 def _norm_parts(normalized: Tensor, gradient: Tensor, kept: tuple[int, ...]) -> Parts:
     """Parts of an affine map of normalised values: sums over all dimensions but the samples' and `kept`."""
     summed = tuple(d for d in range(1, gradient.dim()) if d not in kept)
@@ -158,6 +168,7 @@ def _table(module: Any, tokens: Tensor, gradient: Tensor) -> Parts:
 
 
 _FORMULAS: Mapping[Callable[..., Any], Callable[[Any, Tensor, Tensor, slice], Parts]] = {
+    nn.Linear.forward: _linear,
     nn.LayerNorm.forward: _over_last(lambda m, x: F.layer_norm(x, m.normalized_shape, eps=m.eps)),
     nn.RMSNorm.forward: _over_last(lambda m, x: F.rms_norm(x, m.normalized_shape, eps=m.eps)),
     nn.GroupNorm.forward: _group_norm,

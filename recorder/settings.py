@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping
+from typing import Literal, SupportsIndex
 
 import torch
 from torch import nn
@@ -45,6 +47,15 @@ def checked_intervals(preset: str, intervals: Mapping[str, int | None]) -> dict[
                 f"steps between probes of {name!r} must be at least 1, or None to leave it out, not {every}"
             )
     return dict(intervals)
+
+
+def checked_samples(samples: object) -> int | Literal["all"] | None:
+    """Samples whose gradients histograms count. Raises ValueError for what is neither a number of them nor "all"."""
+    if samples is None or samples == "all":
+        return "all" if samples else None
+    if not isinstance(samples, SupportsIndex) or operator.index(samples) < 1:
+        raise ValueError(f'histogram_samples must be at least 1, "all", or None for a few, not {samples!r}')
+    return operator.index(samples)
 
 
 def tenth_of_memory(device: torch.device) -> int:

@@ -13,6 +13,7 @@ from .buffer import Histograms
 
 if TYPE_CHECKING:
     from .buffer import Row
+    from .entry_counts import EntryCounts
     from .losses import LossCall
     from .stepping import Stepping
 
@@ -102,10 +103,13 @@ class Step:
         """
         self.row.put_tensors(column, values, positions)
 
-    def put_histograms(self, counts: Mapping[int, Tensor], samples: int) -> None:
-        """Set the step's rows in `histograms`: counts (bins,) on the device by tensor position."""
-        if counts:
-            self.row.histograms = Histograms(tuple(counts), torch.stack(list(counts.values())), samples)
+    def put_histograms(self, found: Mapping[int, EntryCounts], alone: bool, joint: bool) -> None:
+        """Set the step's rows in `histograms`: counts by tensor position, those of the entries alone, joint or both."""
+        if found:
+            counts = torch.stack([each.counts for each in found.values()]) if alone else None
+            pairs = torch.stack([each.joint for each in found.values() if each.joint is not None]) if joint else None
+            samples = tuple(each.samples for each in found.values())
+            self.row.histograms = Histograms(tuple(found), counts, pairs, samples)
 
     def add_row(self, table: str, **columns: object) -> None:
         """Add a row of host values to `modules` for this step."""

@@ -54,14 +54,30 @@ def layers_table(block: Block, kept: Sequence[int], names: Sequence[str]) -> pa.
 
 
 def histograms_table(block: Block, names: Sequence[str]) -> pa.Table | None:
-    """One row for each histogram of the block; None if it has none."""
-    rows = [
-        {"step": row.host["step"], "tensor": names[position], "counts": counts, "samples": row.histograms.samples}
-        for row in block.rows
-        if row.histograms is not None
-        for position, counts in zip(row.histograms.positions, row.histograms.counts.long().tolist(), strict=True)
-    ]
-    return rows_table(schema.HISTOGRAMS, rows) if rows else None
+    """One row for each tensor with histograms in a row of the block; None if there is none."""
+    found = [(row.host["step"], row.histograms) for row in block.rows if row.histograms is not None]
+    if not found:
+        return None
+    columns: dict[str, Any] = {
+        "step": [step for step, each in found for _ in each.positions],
+        "tensor": [names[position] for _, each in found for position in each.positions],
+        "counts": _lists([(each.counts, len(each.positions)) for _, each in found]),
+        "joint_counts": _lists([(each.joint, len(each.positions)) for _, each in found]),
+        "samples": [samples for _, each in found for samples in each.samples],
+    }
+    return _table(schema.HISTOGRAMS, columns)
+
+
+def _lists(parts: Iterable[tuple[Tensor | None, int]]) -> pa.Array:
+    """The rows of integer matrices as lists; for None, as many nulls as the number beside it."""
+    kind = pa.list_(pa.int64())
+    return pa.concat_arrays([pa.nulls(count, kind) if rows is None else _rows(rows) for rows, count in parts])
+
+
+def _rows(matrix: Tensor) -> pa.Array:
+    count, width = matrix.shape
+    offsets = pa.array(range(0, (count + 1) * width, width), pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.array(matrix.flatten().numpy()))
 
 
 def rows_table(table: schema.Table, rows: Iterable[dict[str, Any]]) -> pa.Table:

@@ -18,11 +18,9 @@ from backpack.core.derivatives.conv_transpose1d import ConvTranspose1DDerivative
 from backpack.core.derivatives.conv_transpose2d import ConvTranspose2DDerivatives
 from backpack.core.derivatives.conv_transpose3d import ConvTranspose3DDerivatives
 from backpack.core.derivatives.convnd import weight_jac_t_save_memory
-from backpack.core.derivatives.linear import LinearDerivatives
 from torch import Tensor, nn
 
 RULES: Mapping[Callable[..., Any], Any] = {
-    nn.Linear.forward: LinearDerivatives(),
     nn.Conv1d.forward: Conv1DDerivatives(),
     nn.Conv2d.forward: Conv2DDerivatives(),
     nn.Conv3d.forward: Conv3DDerivatives(),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from .alpha import Alpha
 from .base import Instrument
 from .curvature import HessianTrace, LargestEigenvalue
-from .gradient_histogram import GradientHistogram
+from .gradient_histogram import GradientHistogram, GradientParameterHistogram
 from .individual_gradients import IndividualGradients
 from .layer_calls import LayerCalls
 from .loss_input import LossInput
@@ -29,7 +29,7 @@ _BASIC = (GradientNorms, Updates, *_AUDITS)
 _ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, IndividualGradients, Alpha, GradientHistogram, Units)
 
 _BUSINESS = (*_ECONOMY, TakeuchiInformation, HessianTrace)
-_FULL = (*_BUSINESS, LargestEigenvalue)
+_FULL = (*_BUSINESS, LargestEigenvalue, GradientParameterHistogram)
 
 INSTRUMENTS: tuple[type[Instrument], ...] = _FULL
 """In the order in which they run: an instrument may use what an earlier one left in the context.

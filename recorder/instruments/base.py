@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ class Instrument:
     """Noun, lower case with hyphens, as shown by `glideslope info`."""
     columns: ClassVar[tuple[Column, ...]]
     """What it fills, as defined in `schema.py`."""
+    edges: ClassVar[Sequence[float] | Mapping[str, Sequence[float]]] = ()
+    """Edges of the bins of a histogram, for the run file; of one with several dimensions, by dimension."""
     every_step: ClassVar[bool] = False
     """True for the cheap ones that look at every step; the others are called at probed steps only."""
 

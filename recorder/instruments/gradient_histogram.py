@@ -6,84 +6,61 @@ exploding entries leave them; their edges stand in the run file.
 
 from __future__ import annotations
 
-import math
+from types import MappingProxyType
 
 import torch
-from torch import Tensor
 
-from ..samplewise import in_chunks
+from ..entry_counts import ENTRY_BINS, JOINT_ENTRY_BINS, PARAMETER_BINS, count_entries
 from ..schema import HISTOGRAMS
-from ..second_moments import groups
 from ..step import Step
 from .base import Instrument
 
-LOWEST, HIGHEST = -24, 8
-"""Powers of two between which magnitudes are told apart; the middle bin takes smaller ones, the outermost larger."""
-SAMPLES = 16
-"""Samples of a step, from its first pass, whose gradients are counted."""
-ENTRIES = 1 << 18
-"""Entries beyond which fewer samples are, down to one: a large model has enough of them in a single gradient."""
 
+class EntryHistogram(Instrument):
+    """What both have in common: exact counts of all entries of the gradients of some samples, a layer at a time."""
 
-def edges() -> list[float]:
-    """Edges of the bins, ascending: the outermost bins reach to infinity, the middle one spans zero."""
-    positive = [math.ldexp(1.0, power) for power in range(LOWEST, HIGHEST + 1)]
-    return [-math.inf, *(-edge for edge in reversed(positive)), *positive, math.inf]
-
-
-BINS = len(edges()) - 1
-
-
-class GradientHistogram(Instrument):
-    """Exact counts of all entries of the gradients of the first samples, a layer at a time."""
-
-    name = "gradient-histogram"
-    columns = (HISTOGRAMS["counts"], HISTOGRAMS["samples"])
     needs_layers = True
 
     def wants(self, index: int, probed: bool) -> bool:
         return probed and not self.context.capture.hopeless
 
     @torch.no_grad()
-    def collect(self, step: Step) -> None:
+    def count(self, step: Step, alone: bool, joint: bool) -> None:
+        """Put the counts into the step's row: by bin of the entry alone, by bin of the parameter too, or both."""
         passes = self.context.passes
-        if passes.usable is None:
+        if not (passes.complete and passes.passes):
             return
         before = self.context.values_at_calls()
         factor = passes.samples if step.scale is None else passes.samples / step.scale
-        counts: dict[int, Tensor] = {}
-        one = passes.passes[0]
-        entries = sum(p.numel() for p in self.context.tensors.parameters)
-        samples = min(SAMPLES, one.kept, max(1, ENTRIES // max(entries, 1)))
-        for group in groups(passes.usable.units):
-            for parts in in_chunks(group, one, before, samples):
-                for position, part in parts.items():
-                    found = histogram(part * factor)
-                    counts[position] = counts[position] + found if position in counts else found
-        step.put_histograms(counts, samples)
+        with torch.autocast(before[0].device.type, enabled=False):
+            found = count_entries(passes, before, factor, self._most(), joint)
+        step.put_histograms(found, alone, joint)
+
+    def _most(self) -> int | None:
+        """Samples to count at most, None for a few."""
+        asked = self.context.histogram_samples
+        return self.context.passes.samples if asked == "all" else asked
 
 
-def histogram(values: Tensor) -> Tensor:
-    """Exact counts (BINS,), int64, of the values by the bins of `edges`; NaN counts as infinite.
+class GradientHistogram(EntryHistogram):
+    """Counts of the entries."""
 
-    Sign and exponent are read off the bits of the numbers: that is the bin, and far cheaper than a logarithm.
-    """
-    flat = values.flatten()
-    flat = flat if flat.dtype in _LAYOUTS else flat.float()
-    integer, mantissa, exponent = _LAYOUTS[flat.dtype]
-    codes = (flat.view(integer) >> mantissa).bitwise_and_(2 ** (exponent + 1) - 1)
-    one = torch.ones((), dtype=torch.int64, device=flat.device)
-    counts = one.new_zeros(2 ** (exponent + 1)).index_add_(0, codes, one.expand(len(codes)))
-    return one.new_zeros(BINS).index_add_(0, _bin_of(codes.device, exponent), counts)
+    name = "gradient-histogram"
+    columns = (HISTOGRAMS["counts"], HISTOGRAMS["samples"])
+    edges = ENTRY_BINS.edges()
+
+    def collect(self, step: Step) -> None:
+        self.count(step, alone=True, joint=GradientParameterHistogram.name in step.probing)
 
 
-_LAYOUTS = {torch.float32: (torch.int32, 23, 8), torch.float64: (torch.int64, 52, 11)}
-"""Integers of the same size, bits of the mantissa and bits of the exponent, of the formats of IEEE 754."""
+class GradientParameterHistogram(EntryHistogram):
+    """Counts of the entries against the value of the parameter's element that they belong to."""
 
+    name = "gradient-parameter-histogram"
+    columns = (HISTOGRAMS["joint_counts"], HISTOGRAMS["samples"])
+    sparse = True
+    edges = MappingProxyType({"gradient": JOINT_ENTRY_BINS.edges(), "parameter": PARAMETER_BINS.edges()})
 
-def _bin_of(device: torch.device, exponent: int) -> Tensor:
-    """The bin of each code, sign bit and exponent, (2^(exponent+1),); zero has the lowest exponent."""
-    codes = torch.arange(2 ** (exponent + 1), device=device)
-    power = codes % 2**exponent - (2 ** (exponent - 1) - 1)
-    away = (power - LOWEST + 1).clamp_(0, HIGHEST - LOWEST + 1)
-    return BINS // 2 + torch.where(codes < 2**exponent, away, -away)
+    def collect(self, step: Step) -> None:
+        if GradientHistogram.name not in step.probing:  # which counts both in one go
+            self.count(step, alone=False, joint=True)

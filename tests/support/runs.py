@@ -35,6 +35,7 @@ def write_run(
     events: Iterable[Mapping[str, Any]] = (),
     metrics: Columns | None = None,
     modules: Columns | None = None,
+    histograms: Columns | None = None,
     *,
     manifest: Mapping[str, Any] | None = None,
     end: str | None = "completed",
@@ -68,6 +69,7 @@ def write_run(
         "events": _event_columns(events),
         "metrics": metrics or {},
         "modules": modules or {},
+        "histograms": histograms or {},
     }
     for name, columns in tables.items():
         write_shards(root, name, columns, attempt=attempt, rank=rank, shards=shards, run_id=run_id)
