@@ -62,7 +62,7 @@ class Entries:
 def count_entries(
     passes: Passes, before: list[Tensor], factor: Tensor | float, most: int | None, joint: bool
 ) -> dict[int, EntryCounts]:
-    """Counts by tensor position, of the tensors whose parts can be had; a unit whose parts cannot leaves the plan.
+    """Counts by tensor position. A unit whose parts cannot be had leaves the plan: then not every tensor has counts.
 
     `factor`: makes a part the gradient of its sample. `most`: samples to count at most; None for a few, by the layer's
     size. `joint`: whether to count by the bins of the parameters too.
@@ -77,12 +77,11 @@ def count_entries(
             _count(waiting, factor, found)
             waiting, size = [], 0
     _count(waiting, factor, found)
-    missing = passes.plan.uncovered if passes.plan else {}
-    return {position: counts for position, counts in found.items() if position not in missing}
+    return found
 
 
 def _of_all(passes: Passes, before: list[Tensor], most: int | None, joint: bool) -> Iterator[Entries]:
-    """The entries of every covered tensor, a layer and a chunk of samples at a time."""
+    """The entries of every tensor of the plan, a layer and a chunk of samples at a time."""
     for group in groups(passes.plan.units if passes.plan else ()):
         try:
             yield from _of_group(group, passes, before, most, joint)

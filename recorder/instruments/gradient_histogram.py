@@ -28,13 +28,14 @@ class EntryHistogram(Instrument):
     def count(self, step: Step, alone: bool, joint: bool) -> None:
         """Put the counts into the step's row: by bin of the entry alone, by bin of the parameter too, or both."""
         passes = self.context.passes
-        if not (passes.complete and passes.passes):
+        if passes.usable is None:
             return
         before = self.context.values_at_calls()
         factor = passes.samples if step.scale is None else passes.samples / step.scale
         with torch.autocast(before[0].device.type, enabled=False):
             found = count_entries(passes, before, factor, self._most(), joint)
-        step.put_histograms(found, alone, joint)
+        if passes.usable is not None:
+            step.put_histograms(found, alone, joint)
 
     def _most(self) -> int | None:
         """Samples to count at most, None for a few."""
