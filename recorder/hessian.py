@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from .graph import differentiable_once
 
 Product = Callable[[Tensor], Tensor]
-"""A symmetric matrix as its product with a vector (entries,)."""
+"""A symmetric matrix as its product with a vector (entries,); the product is the caller's to change."""
 
 
 class Hessian:
@@ -38,12 +38,12 @@ class Hessian:
         return torch.cat([p.flatten() for p in products]).detach()
 
 
-def block_traces(product: Product, sizes: Sequence[int], signs: Sequence[Tensor]) -> Tensor:
+def block_traces(product: Product, sizes: Sequence[int], signs: Iterable[Tensor]) -> Tensor:
     """Hutchinson's estimate of the traces of the diagonal blocks of these sizes, (blocks,): mean of v.Hv over vectors.
 
     `signs`: vectors of random signs (entries,); what couples the blocks has mean zero. Hutchinson 1990.
     """
-    found = [torch.stack([part.sum() for part in (v * product(v)).split(list(sizes))]) for v in signs]
+    found = [torch.stack([part.sum() for part in product(v).mul_(v).split(list(sizes))]) for v in signs]
     return torch.stack(found).mean(0)
 
 
@@ -52,20 +52,23 @@ def largest_eigenvalue(product: Product, start: Tensor, steps: int) -> tuple[Ten
 
     The residual ||Hv - value v|| bounds the distance to the nearest eigenvalue. Golub & Van Loan, section 10.1.
     """
-    basis = [start / start.norm().clamp(min=torch.finfo(start.dtype).tiny)]
-    diagonal, off = [], []
-    for _ in range(min(steps, len(start))):
-        image = product(basis[-1])
-        diagonal.append(torch.dot(basis[-1], image))
-        known = torch.stack(basis)
+    steps = min(steps, len(start))
+    basis = start.new_empty(steps, len(start))  # in one piece: a list to be stacked would be held twice
+    torch.div(start, start.norm().clamp(min=torch.finfo(start.dtype).tiny), out=basis[0])
+    diagonal: list[Tensor] = []
+    off: list[Tensor] = []
+    for i in range(steps):
+        known = basis[: i + 1]
+        image = product(known[-1])
+        diagonal.append(torch.dot(known[-1], image))
         for _ in range(2):  # twice is enough
-            image = image - known.T @ (known @ image)
+            image = image.addmv_(known.T, known @ image, alpha=-1)
         off.append(image.norm())
-        basis.append(image / off[-1].clamp(min=torch.finfo(start.dtype).tiny))
+        if i + 1 < steps:
+            torch.div(image, off[-1].clamp(min=torch.finfo(start.dtype).tiny), out=basis[i + 1])
     small = _tridiagonal(diagonal, off[:-1])
     value, weights = _top(small)
-    vector = torch.stack(basis[:-1]).T @ weights.to(start.dtype)
-    return value, vector, off[-1].double() * weights[-1].abs()
+    return value, basis.T @ weights.to(start.dtype), off[-1].double() * weights[-1].abs()
 
 
 def _tridiagonal(diagonal: list[Tensor], off: list[Tensor]) -> Tensor:

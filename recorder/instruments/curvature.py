@@ -73,7 +73,7 @@ class HessianTrace(Curvature):
     """Random vectors a probe."""
 
     def measure(self, hessian: Hessian) -> Tensor:
-        signs = [self._signs(sum(hessian.sizes)) for _ in range(self.VECTORS)]
+        signs = (self._signs(sum(hessian.sizes)) for _ in range(self.VECTORS))
         return block_traces(hessian.__matmul__, hessian.sizes, signs)
 
     def put(self, step: Step, values: Tensor, positions: tuple[int, ...]) -> None:
@@ -81,8 +81,8 @@ class HessianTrace(Curvature):
 
     def _signs(self, size: int) -> Tensor:
         some = self.context.tensors.parameters[0]
-        bits = torch.randint(0, 2, (size,), generator=self._random, device=some.device)
-        return (2 * bits - 1).to(some.dtype)
+        bits = torch.randint(0, 2, (size,), generator=self._random, device=some.device, dtype=some.dtype)
+        return bits.mul_(2).sub_(1)
 
 
 class LargestEigenvalue(Curvature):
