@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 FIRST = schema.run_file_name(0)
 """The run file that every run begins with: what a directory is known by."""
+GIVE = f"give the directory that the recorder wrote (it holds {FIRST})"
+"""What helps against a path to something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +36,8 @@ def read_directory(root: Path) -> RunFiles:
     Raises RunError if it is not a run, or if the run file of the newest attempt cannot be used. That of an older
     attempt is reported as a problem, like an end file.
     """
-    if not root.exists():
-        raise RunError(f"{root} does not exist: give the directory that the recorder wrote (it holds {FIRST}).")
     if not root.is_dir():
-        raise RunError(f"{root} is a file: give the directory that the recorder wrote (it holds {FIRST}).")
+        raise RunError(_no_directory(root))
     names = sorted(path for path in root.iterdir() if path.is_file())
     run_files = sorted((path for path in names if is_run_file(path)), key=_attempt)
     if not run_files:
@@ -92,14 +92,36 @@ def _or_problem(read: Callable[[Path], T], path: Path, problems: list[str]) -> T
         return None
 
 
+def _no_directory(root: Path) -> str:
+    """What there is in place of a directory, and what to do."""
+    if root.exists():
+        around = _run_around(root)
+        return f"{root} is a file: " + (f"did you mean {around}?" if around else f"{GIVE}.")
+    if root.is_symlink():
+        return f"{root} is a link to {root.readlink()}, which does not exist: mend the link, or {GIVE}."
+    return f"{root} does not exist: {GIVE}."
+
+
+def _run_around(path: Path) -> Path | None:
+    """The run that a file or a folder belongs to, if it belongs to one."""
+    around = [folder for folder in path.absolute().parents[:2] if any(map(is_run_file, folder.iterdir()))]
+    return around[0] if around else None
+
+
 def _no_run(root: Path) -> str:
     """Why a directory without a run file is none, and what to do."""
+    if root.name in schema.TABLES and (around := _run_around(root)):
+        return f"{root} holds the {root.name} of a run: did you mean {around}?"
     if not any(root.iterdir()):
-        return f"{root} is empty: give the directory that the recorder wrote (it holds {FIRST})."
+        return f"{root} is empty: {GIVE}."
+    odd = [path for path in root.iterdir() if is_run_file(path)]
+    if odd:
+        return f"{odd[0]} is no file: {REMEDY}."
     if any((root / table).is_dir() for table in schema.TABLES):
         return f"{root} has shards but no {FIRST}: {REMEDY}."
     below = runs_below(root)
     if below:
         names = ", ".join(str(path) for path in below[:3]) + (", …" if len(below) > 3 else "")
-        return f"{root} is not a run itself, but {len(below)} lie below it: name them one by one ({names})."
-    return f"{root} is not a run (no {FIRST} in it): give the directory that the recorder wrote."
+        which = f"one of the {len(below)} below it ({names})" if len(below) > 1 else names
+        return f"{root} is not a run itself: did you mean {which}?"
+    return f"{root} is not a run (no {FIRST} in it): {GIVE}."

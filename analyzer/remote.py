@@ -9,7 +9,7 @@ from urllib.request import url2pathname
 
 from recorder import schema
 
-from .directory import FIRST
+from .directory import GIVE
 from .errors import RunError
 
 
@@ -24,7 +24,7 @@ def fetch(uri: str) -> tuple[Path, TemporaryDirectory[str] | None]:
     `file://` needs no copy. Raises RunError where fsspec, or what it needs for this kind of URI, is not installed, and
     where nothing can be read.
     """
-    if urlsplit(uri).scheme == "file":
+    if urlsplit(uri).scheme == "file" and urlsplit(uri).path:
         return Path(url2pathname(urlsplit(uri).path)), None
     copy = TemporaryDirectory(prefix="glideslope-")
     target = Path(copy.name)
@@ -43,7 +43,7 @@ def fetch(uri: str) -> tuple[Path, TemporaryDirectory[str] | None]:
         words = str(error).strip().partition("\n")[0] or type(error).__name__
         raise RunError(f"{uri} cannot be read ({words}): check the address, or copy the run to this machine.") from None
     if not any(target.iterdir()):
-        raise RunError(f"{uri} holds no run: give the directory that the recorder wrote (it holds {FIRST}).")
+        raise RunError(f"{uri} holds no run: {GIVE}.")
     return target, copy
 
 

@@ -16,7 +16,7 @@ import polars as pl
 from recorder import schema
 
 from . import derived
-from .directory import RunFiles, read_directory
+from .directory import GIVE, RunFiles, read_directory
 from .errors import RunError
 from .manifest import GroupInfo, InstrumentInfo, Manifest, TensorInfo
 from .remote import fetch, is_uri
@@ -164,6 +164,8 @@ def open_run(path: str | Path) -> Run:
 
     Raises RunError, in one sentence that names the file and the remedy, if there is no readable run.
     """
+    if not str(path).strip() or "\0" in str(path):
+        raise RunError(f"{str(path)!r} is no path: {GIVE}.")
     root, copy = fetch(path) if isinstance(path, str) and is_uri(path) else (Path(path), None)
     try:
         files = read_directory(root)

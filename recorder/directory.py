@@ -31,6 +31,8 @@ class RunDirectory:
 
     def __init__(self, where: str | os.PathLike[str]) -> None:
         self.where = os.fspath(where)
+        if not self.where.strip():
+            raise ValueError("run_dir is empty: name a directory, which need not exist")
         if "://" in self.where:
             self._fs, self._root = pyarrow.fs.FileSystem.from_uri(self.where)
         else:
@@ -42,10 +44,18 @@ class RunDirectory:
         self._fs.create_dir(self._root, recursive=True)
 
     def names(self, folder: str = "") -> list[str]:
-        """Names of what lies in the directory, or in one folder of it; none if it does not exist."""
+        """Names of what lies in the directory, or in one folder of it; none if it does not exist. Raises OSError."""
+        if self._local and not folder:
+            self._refuse_other_than_directory(Path(self._root))
         root = f"{self._root}/{folder}" if folder else self._root
         selector = pyarrow.fs.FileSelector(root, allow_not_found=True)
         return sorted(info.base_name for info in self._fs.get_file_info(selector))
+
+    def _refuse_other_than_directory(self, path: Path) -> None:
+        if path.is_symlink() and not path.exists():
+            raise FileNotFoundError(f"{self.where} is a link to nowhere: mend it, or choose another directory")
+        if path.exists() and not path.is_dir():
+            raise NotADirectoryError(f"{self.where} is a file: choose another name for the run's directory")
 
     def attempts(self, rank: int | None = None) -> list[int]:
         """Numbers of the attempts that began here, ascending: those with a run file or with shards (of one rank)."""

@@ -354,7 +354,7 @@ def test_end_files_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
         (lambda path: path.write_text("x"), "is a file"),
         (lambda path: (path / "src").mkdir(parents=True), "is not a run (no run-a00.json in it)"),
         (lambda path: (path / "steps").mkdir(parents=True), "has shards but no run-a00.json"),
-        (lambda path: write_run(path / "b" / "c", LOSSES), "is not a run itself, but 1 lie below it"),
+        (lambda path: write_run(path / "b" / "c", LOSSES), "is not a run itself: did you mean "),
     ],
     ids=["missing", "empty", "file", "other", "shards only", "parent"],
 )

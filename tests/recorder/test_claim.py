@@ -194,3 +194,15 @@ def test_a_run_in_an_object_store_lets_go_at_its_end(store: Any) -> None:
     assert not [name for name in names if name.startswith("claim")]
     with pytest.raises(RunExistsError, match="holds a run already"):
         fly("s3://bucket/run", 3)  # type: ignore[arg-type]
+
+
+def test_a_place_that_cannot_be_a_run_directory_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("gone")
+    for where, kind, words in (
+        (tmp_path / "file", NotADirectoryError, "file is a file: choose another name"),
+        (tmp_path / "link", FileNotFoundError, "link is a link to nowhere: mend it"),
+        ("", ValueError, "run_dir is empty: name a directory"),
+    ):
+        with pytest.raises(kind, match=words):
+            fly(where, 1)  # type: ignore[arg-type]
