@@ -186,8 +186,8 @@ _SUMS = ("AddBackward0", "SubBackward0")
 _ON_THE_WAY: Mapping[str, Callable[[Any, int], Any]] = {
     "AddBackward0": lambda node, position: node._saved_alpha if position else 1.0,
     "SubBackward0": lambda node, position: -node._saved_alpha if position else 1.0,
-    "MulBackward0": lambda node, position: (node._saved_self if position else node._saved_other).detach(),
-    "DivBackward0": lambda node, _: 1.0 / _precisely(node._saved_other.detach()),
+    "MulBackward0": lambda node, position: _precisely(node._saved_self if position else node._saved_other),
+    "DivBackward0": lambda node, _: 1.0 / _precisely(node._saved_other),
     "ToCopyBackward0": lambda *_: 1.0,
 }
 """Operations that a loss may pass, and the factor that each applies to the operand at a position."""
@@ -199,5 +199,5 @@ def widened(value: Any) -> Any:
 
 
 def _precisely(value: Tensor) -> Tensor:
-    """As it is for whole numbers too, whose inverse would be a single."""
-    return value.to(widest(value.device))
+    """A factor in full precision; what was a number of Python's would give way to the default precision."""
+    return value.detach().to(widest(value.device), copy=True)

@@ -74,10 +74,22 @@ class Plan:
         uncovered = {**self.uncovered, **dict.fromkeys(unit.parameters.values(), reason)}
         return replace(self, units=left, uncovered=uncovered)
 
+    def moving(self, frozen: set[int]) -> Plan:
+        """The plan once some tensors no longer move: they have no part in the gradient of a sample."""
+        if not frozen & self.known:
+            return self
+        left = [replace(unit, parameters=_others(unit.parameters, frozen)) for unit in self.units]
+        uncovered = {i: reason for i, reason in self.uncovered.items() if i not in frozen}
+        return replace(self, units=tuple(unit for unit in left if unit.parameters), uncovered=uncovered)
+
     def in_doubt(self, calls: Iterable[Call], samples: int) -> Call | None:
         """A call of a unit that may or may not run over the samples as it seems to, None if all do."""
         watched = set(self.modules)
         return next((c for c in calls if c.module in watched and c.in_doubt(samples, self.by_time)), None)
+
+
+def _others(parameters: Mapping[str, int], positions: set[int]) -> dict[str, int]:
+    return {name: i for name, i in parameters.items() if i not in positions}
 
 
 def make_plan(model: nn.Module, tensors: Tensors, wanted: Iterable[int], calls: Iterable[Call], samples: int) -> Plan:

@@ -85,8 +85,20 @@ def is_plain(module: nn.Module) -> bool:
     Not so where a weight is made of other parameters (weight norm, pruning) or `forward` was replaced on the object.
     """
     names = module._parameters.keys() <= {"weight", "bias"}
-    largest = isinstance(module, nn.EmbeddingBag) and module.mode == "max"  # which is linear only piece by piece
-    return names and not largest and "forward" not in vars(module) and not hasattr(module, "parametrizations")
+    return names and "forward" not in vars(module) and not hasattr(module, "parametrizations")
+
+
+def check(call: Call) -> None:
+    """Raise ValueError where input and output gradient of a call do not tell what its samples add to the gradient."""
+    if not call.intact:
+        raise ValueError("its input was changed in place")
+    for module in call.module.modules():
+        if getattr(module, "scale_grad_by_freq", False):
+            raise ValueError("its gradient is scaled by the frequency of what is looked up")
+        if isinstance(module, nn.EmbeddingBag) and module.mode == "max":
+            raise ValueError("the largest entries of bags have no second derivative")
+    if isinstance(call.module, nn.EmbeddingBag) and len(call.args) + len(call.kwargs) > 1:
+        raise ValueError("it was given more than bags of equal size: offsets, or weights")
 
 
 def project(
@@ -97,10 +109,7 @@ def project(
     `parameters`: their values when the module was called. Raises ValueError where an output cannot be split into
     samples or an input was changed in place meanwhile, RuntimeError where the module has no derivative.
     """
-    if not call.intact:
-        raise ValueError("its input was changed in place")
-    if any(getattr(module, "scale_grad_by_freq", False) for module in call.module.modules()):
-        raise ValueError("its gradient is scaled by the frequency of what is looked up")
+    check(call)
     dimension = call.sample_dimension(samples)
     if dimension is None:
         raise ValueError(f"its input or its output of shape {call.shape} does not run over {samples} samples")
@@ -122,8 +131,6 @@ def project(
 def _by_forward_operation(call: Call, directions: Sequence[Direction]) -> Iterable[Tensor]:
     """J d of a linear module, for all directions in one pass where its outputs can stand side by side."""
     module, forward = call.module, type(call.module).forward
-    if len(call.args) + len(call.kwargs) > 1:  # offsets or weights of bags
-        raise ValueError("it was given more than its input")
     x = call.args[0] if call.args else call.kwargs["input"]
     x = in_precision(next(iter(directions[0].values())).dtype, x)
     side = _SIDE_BY_SIDE.get(forward)

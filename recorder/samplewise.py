@@ -13,7 +13,7 @@ from .capture import Call
 from .directional import in_precision, transposed_derivative
 from .passes import Pass
 from .plan import Unit
-from .projection import is_plain
+from .projection import check, is_plain
 from .twins import by_twin, has_rule
 
 Parts = dict[str, Tensor]
@@ -57,8 +57,7 @@ def samples_used(units: Sequence[Unit], one: Pass) -> int:
 
 def of_call(unit: Unit, one: Pass, call: Call, before: list[Tensor], first: int, last: int) -> Parts:
     """Parts of the samples from `first` to before `last` in one call."""
-    if not call.intact:
-        raise ValueError("its input was changed in place")
+    check(call)
     if not (unit.own and cheap(unit.module)):
         return _by_replay(unit, one, call, before, first, last)
     x, gradient = layer_input(call, one, before[next(iter(unit.parameters.values()))].dtype)

@@ -54,6 +54,8 @@ class LayerCalls(Instrument):
         pairs = zip(self.context.tensors.parameters, self._stale, strict=True)
         self.context.gradient = [own_gradient(p, stale, step.scale) for p, stale in pairs]
         passes, capture = self.context.passes, self.context.capture
+        if passes.plan is not None:
+            passes.plan = passes.plan.moving(self._frozen())
         calls, samples = capture.take(), step.micro_batches[-1].samples
         reason = SHARED if step.micro_batches[-1].again else self._obstacle(calls, samples)
         if reason or samples is None:
@@ -100,7 +102,11 @@ class LayerCalls(Instrument):
         """Positions of the tensors that the loss reached and that an optimizer will move."""
         held = self.context.held()
         parameters = enumerate(self.context.tensors.parameters)
-        return [i for i, p in parameters if p.grad is not None and id(p) in held]
+        return [i for i, p in parameters if p.grad is not None and p.requires_grad and id(p) in held]
+
+    def _frozen(self) -> set[int]:
+        """Positions of the tensors that no longer move, of which hooks of layers may still see gradients."""
+        return {i for i, p in enumerate(self.context.tensors.parameters) if not p.requires_grad}
 
     def _tell(self, plan: Plan) -> None:
         """Which share of the parameters is covered, and why not the rest."""

@@ -97,9 +97,12 @@ class Updates(Instrument):
 
     @torch.no_grad()
     def before_backward(self, step: Step) -> None:
+        self._keep_first()
+        self._look_for_strangers()
+
+    def _keep_first(self) -> None:
         if self._first is None:
             self._first = [p.detach().clone() for p in self._parameters]
-        self._look_for_strangers()
 
     def _look_for_strangers(self) -> None:
         """Tell of parameters that the model has now and did not have when the recorder began: they have no rows."""
@@ -111,11 +114,12 @@ class Updates(Instrument):
 
     @torch.no_grad()
     def before_update(self, step: Step) -> None:
-        if not self._parameters or self._first is None:
+        if not self._parameters:
             return
+        self._keep_first()  # here already where a closure is differentiated within the optimizer's step
         self.context.before = [p.detach().clone() for p in self._parameters]
         step.put_tensors("param_norm", norms(self.context.before))
-        step.put_tensors("distance", norms(list(torch._foreach_sub(self.context.before, self._first))))
+        step.put_tensors("distance", norms(list(torch._foreach_sub(self.context.before, self._first or []))))
 
     @torch.no_grad()
     def after_update(self, step: Step) -> None:

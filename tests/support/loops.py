@@ -50,6 +50,8 @@ class Moment:
     """One step of the loop: what the model was like at its first pass, and how it changed."""
 
     state: dict[str, Tensor] = field(default_factory=dict)
+    parameters: list[Tensor] = field(default_factory=list)
+    """The same of the parameters alone."""
     random: list[Tensor] = field(default_factory=list)
     """State of the random numbers at the start of each pass."""
     passes: list[Each | None] = field(default_factory=list)
@@ -88,6 +90,7 @@ class Log:
             def backward(loss: Tensor, each: Each | None = None, **options: Any) -> None:
                 if not moment.passes:
                     moment.state = {name: t.detach().clone() for name, t in self.model.state_dict().items()}
+                    moment.parameters = self.values()
                 step.backward(loss, **options)
                 moment.passes.append(each)
                 moment.random.append(torch.get_rng_state())

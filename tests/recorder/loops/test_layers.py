@@ -214,7 +214,7 @@ CASES: dict[str, Case] = {
             features=8,
         ),
         numbers(2, 4, 4),
-    ),  # fmt: skip
+    ),
     "conv 3d": case(
         lambda: with_head(nn.Conv3d(2, 2, 2, padding=1, padding_mode="replicate"), nn.Tanh(), features=54),
         numbers(2, 2, 2, 2),
@@ -391,7 +391,7 @@ def test_whatever_the_number_of_samples(name: str, n: int, tmp_path: Path) -> No
     chosen = CASES[name]
 
     def batch() -> Any:
-        x, y = chosen.batch()
+        x = chosen.batch()[0]
         return torch.randn(n, *x.shape[1:], dtype=x.dtype), torch.randint(3, (n,))
 
     check(replace(chosen, batch=batch, steps=2), tmp_path / "run")
