@@ -31,7 +31,9 @@ SAMPLES = 16
 ENTRIES = 1 << 16
 """Entries of a layer beyond which fewer samples are, down to one: a large layer has enough in a single gradient."""
 TOGETHER = 1 << 18
-"""Entries that are waited for before they are counted."""
+"""Entries that are waited for before they are counted,"""
+TENSORS = 64
+"""and tensors: each has a table of all codes while it is counted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +75,7 @@ def count_entries(
     for entries in _of_all(passes, before, most, joint):
         waiting.append(entries)
         size += entries.parts.numel()
-        if size >= TOGETHER:
+        if size >= TOGETHER or len(waiting) == TENSORS:
             _count(waiting, factor, found)
             waiting, size = [], 0
     _count(waiting, factor, found)
@@ -132,25 +134,33 @@ def counts_of(waiting: Sequence[Entries], factor: Tensor | float = 1.0) -> list[
             code.view(each.parts.shape).mul_(width).add_(each.elements)
         row.index_add_(0, code, one.expand(len(code)))
     by_code = table if width == 1 else table.unflatten(1, (layout.codes, width)).sum(2)
-    counts = _merged(by_code, bins_of_codes(ENTRY_BINS, layout, device), len(ENTRY_BINS))
+    counts = _merged(by_code, _bins(len(sizes), layout, device), len(ENTRY_BINS))
     joint: Sequence[Tensor | None] = [None] * len(sizes)
     if width > 1:
-        joint = _merged(table, _cells(layout, device), len(JOINT_ENTRY_BINS) * width).unbind()
+        joint = _merged(table, _cells(len(sizes), layout, device), len(JOINT_ENTRY_BINS) * width).unbind()
     samples = [len(each.parts) for each in waiting]
     return [EntryCounts(*row) for row in zip(counts.unbind(), joint, samples, strict=True)]
 
 
 def _merged(table: Tensor, bins: Tensor, count: int) -> Tensor:
-    """Counts (rows, codes) as counts (rows, bins), given the bin of each code."""
-    rows = torch.arange(len(table), device=table.device).unsqueeze(1)
-    merged = table.new_zeros(len(table) * count)
-    return merged.index_add_(0, (bins + count * rows).flatten(), table.flatten()).view(len(table), count)
+    """Counts (rows, codes) as counts (rows, count), given the bin of each code of each row, (rows * codes,)."""
+    return table.new_zeros(len(table) * count).index_add_(0, bins, table.flatten()).view(len(table), count)
 
 
-@lru_cache(maxsize=64)
-def _cells(layout: Layout, device: torch.device) -> Tensor:
-    """The joint bin of each pair of an entry's code and a parameter's bin, the latter running fastest."""
-    width = len(PARAMETER_BINS)
+@lru_cache(maxsize=16)
+def _bins(rows: int, layout: Layout, device: torch.device) -> Tensor:
+    """The bin of each code of an entry, for each row of a table one after the other."""
     with torch.inference_mode(False):
-        entries = JOINT_ENTRY_BINS.of_codes(layout, device).unsqueeze(1)
-        return (entries * width + torch.arange(width, device=device)).flatten()
+        return _for_rows(rows, bins_of_codes(ENTRY_BINS, layout, device), len(ENTRY_BINS))
+
+
+def _cells(rows: int, layout: Layout, device: torch.device) -> Tensor:
+    """The same of the joint bin of each pair of an entry's code and a parameter's bin, the latter running fastest."""
+    width = len(PARAMETER_BINS)
+    entries = bins_of_codes(JOINT_ENTRY_BINS, layout, device).unsqueeze(1)
+    pairs = (entries * width + torch.arange(width, device=device)).flatten()
+    return _for_rows(rows, pairs, len(JOINT_ENTRY_BINS) * width)
+
+
+def _for_rows(rows: int, bins: Tensor, count: int) -> Tensor:
+    return (bins + count * torch.arange(rows, device=bins.device).unsqueeze(1)).flatten()
