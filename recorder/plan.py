@@ -103,7 +103,9 @@ def make_plan(model: nn.Module, tensors: Tensors, wanted: Iterable[int], calls: 
     uncovered: dict[int, str] = {}
     for position in wanted:
         places = _places(owners.get(position, ()), usable)
-        if not places:
+        if tensors.parameters[position].is_complex():
+            uncovered[position], places = "it is complex", []
+        elif not places:
             uncovered[position] = "no module around it has an output that runs over the samples"
         for unit, name in places:
             found[unit][name] = position

@@ -120,7 +120,8 @@ class LayerCalls(Instrument):
         self.context.once("coverage", message, share=share, uncovered=uncovered)
         if uncovered:
             names = ", ".join(tensors.names[i] for i in plan.uncovered)
-            self.context.explain(FED, f"no individual gradients for {names}")
+            reasons = "; ".join(dict.fromkeys(plan.uncovered.values()))
+            self.context.explain(FED, f"no individual gradients for {names}: {reasons}")
 
 
 def own_gradient(parameter: Tensor, stale: Tensor | None, scale: Tensor | None) -> Tensor:

@@ -83,23 +83,34 @@ def check_null(path: Path, because: str) -> None:
     steps = read(path, "steps")
     for column in INDIVIDUAL:
         assert steps[column].is_null().all(), f"{column} is not null: {steps[column].to_list()}"
-    assert not (path / "histograms").exists() or not read(path, "histograms").height
+    if (path / "histograms").exists():  # of the first step those of the layers that could be measured
+        assert not read(path, "histograms").filter(pl.col("step") > 0).height
     assert any(because in reason for reason in reasons(path)), reasons(path)
     assert steps["loss"].is_not_null().all()
     assert steps["grad_norm"].is_not_null().all()
 
 
 def check_values(
-    path: Path, log: Log, rel: float = 1e-9, only: Sequence[int] | None = None, losses: bool = True
+    path: Path,
+    log: Log,
+    rel: float = 1e-9,
+    only: Sequence[int] | None = None,
+    losses: bool = True,
+    exact: bool = True,
 ) -> None:
-    """Every value of every step is that of the loop over samples; without `losses`, theirs are not looked at."""
+    """Every value of every step is that of the loop over samples.
+
+    Without `losses`, theirs are not looked at; if not `exact`, neither is what rounding errors may change altogether.
+    """
     steps = read(path, "steps").to_dicts()
     assert [row["step"] for row in steps] == list(range(len(log.moments)))
     for index in range(len(log.moments)) if only is None else only:
-        check_step(path, log, index, rel, losses)
+        check_step(path, log, index, rel, losses, exact=exact)
 
 
-def check_step(path: Path, log: Log, index: int, rel: float, losses: bool = True, gradients: bool = True) -> None:
+def check_step(
+    path: Path, log: Log, index: int, rel: float, losses: bool = True, gradients: bool = True, exact: bool = True
+) -> None:
     """The values of one step: losses of the samples, and what comes from their gradients."""
     row = read(path, "steps").row(index, named=True)
     moment = log.moments[index]
@@ -127,9 +138,10 @@ def check_step(path: Path, log: Log, index: int, rel: float, losses: bool = True
         assert row["grad_var"] is None
         return
     assert row["grad_var"] == same(found.flat.var(0).sum(), squared)
-    check_signal(row, found, same)
+    if exact:
+        check_signal(row, found, same)
+        check_histograms(path, log, index, found)
     check_layers(path, log, index, found, max(rel, 1e-5), norms=row["stale_grad_norm"] in (None, 0.0))
-    check_histograms(path, log, index, found)
 
 
 Same = Callable[..., Any]
