@@ -28,13 +28,14 @@ _AUDITS = (Wiring, LossInput, ModelInput, Mode)
 _BASIC = (GradientNorms, Updates, *_AUDITS)
 _ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, IndividualGradients, Alpha, GradientHistogram, Units)
 
-_BUSINESS = (*_ECONOMY, TakeuchiInformation, HessianTrace)
-_FULL = (*_BUSINESS, LargestEigenvalue, GradientParameterHistogram)
+_BUSINESS = (*_ECONOMY, HessianTrace, TakeuchiInformation)
+_FULL = (*_ECONOMY, HessianTrace, LargestEigenvalue, TakeuchiInformation, GradientParameterHistogram)
 
 INSTRUMENTS: tuple[type[Instrument], ...] = _FULL
 """In the order in which they run: an instrument may use what an earlier one left in the context.
 
-Individual gradients come before alpha: the parts of samples that they make are projected at once."""
+Individual gradients come before alpha: the parts of samples that they make are projected at once. What the criterion of
+Takeuchi draws is held until the backward pass, so that Hessians come first."""
 
 PRESETS: Mapping[str, tuple[type[Instrument], ...]] = {
     "basic": _BASIC,
