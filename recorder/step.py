@@ -14,6 +14,7 @@ from .buffer import Histograms
 if TYPE_CHECKING:
     from .buffer import Row
     from .entry_counts import EntryCounts
+    from .hessian import Hessian
     from .losses import LossCall
     from .stepping import Stepping
 
@@ -54,6 +55,8 @@ class Step:
     micro_batches: list[MicroBatch] = field(default_factory=list)
     loss_graph: Tensor | None = None
     """The loss with its graph, only while `before_backward` runs."""
+    hessian: Hessian | None = None
+    """Of the loss, once an instrument has made it, at that time."""
     loss_calls: Sequence[LossCall] = ()
     """The functional losses that were seen, with their graphs, at that time."""
     scale: Tensor | None = None

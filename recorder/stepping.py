@@ -130,7 +130,7 @@ class Stepping:
         if not step.micro_batches:
             step.loss_graph, step.loss_calls = total, self._watch.loss_calls
             self._moments.call("before_backward", step)
-            step.loss_graph, step.loss_calls = None, ()
+            step.loss_graph, step.loss_calls, step.hessian = None, (), None
         self._watch.loss_calls = ()
         self._context.capture.listening = True
         try:
