@@ -68,8 +68,12 @@ def check(
     ignore: Annotated[Codes, _codes("--ignore", "rules to leave out")] = None,
     require: Annotated[Codes, _codes("--require", "rules that must be able to judge")] = None,
     format: Annotated[str, typer.Option(metavar="FORMAT", help="text or json")] = "text",  # noqa: A002
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="write there instead of stdout")] = None,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="write the report of the run as well")] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write there instead of stdout; missing directories are made")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the report of the run there as well")
+    ] = None,
     config: Config = None,
 ) -> None:
     """Judge runs: exits 0 clean, 1 with findings at or above --fail-on, 2 if it could not judge."""
@@ -102,7 +106,13 @@ def check(
 def write_reports(
     runs: Runs,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="default: report.html in the run directory")
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="default: report.html in the run directory; missing directories are made",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option(help="overwrite a file that glideslope did not write")] = False,
     config: Config = None,

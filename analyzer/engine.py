@@ -16,6 +16,7 @@ from .detectors.base import Detector
 from .findings import SEVERITIES, DetectorState, Finding, NotApplicable, Result, RunResult, Severity, Verdict
 from .precedence import fold, tree
 from .run import Run
+from .wording import listed
 
 TOOL = f"glideslope {__version__}"
 """The program and its version, as the document names it."""
@@ -47,21 +48,24 @@ def judge_run(run: Run, rules: Rules) -> RunResult:
     ]
     explains = {detector.code: detector.explains for detector in rules.detectors}
     findings = fold(found, explains)
+    obstacle = _obstacle(run, states, rules)
+    verdict: Verdict = "fail" if _fails(findings, rules) else "not-judged" if obstacle else "pass"
     return RunResult(
         run=run.path,
         status=run.status,
         steps=run.step_count,
-        verdict=_verdict(findings, states, rules),
+        verdict=verdict,
         findings=findings,
         detectors=states,
         problems=run.problems,
         failure=run.failure,
+        reason=obstacle if verdict == "not-judged" else "",
     )
 
 
 def unreadable(run: str, reason: str) -> RunResult:
     """The judgement of a run that could not be opened."""
-    return RunResult(run, "unreadable", 0, "not-judged", (), (), (reason,))
+    return RunResult(run, "unreadable", 0, "not-judged", (), (), (reason,), reason="the run could not be read")
 
 
 def _apply(detector: Detector, run: Run) -> tuple[DetectorState, tuple[Finding, ...]]:
@@ -99,14 +103,23 @@ def _regraded(finding: Finding, detector: Detector, severities: Mapping[str, Sev
     return replace(finding, severity=wanted if gravest else max(wanted, finding.severity, key=SEVERITIES.index))
 
 
-def _verdict(findings: Iterable[Finding], states: Sequence[DetectorState], rules: Rules) -> Verdict:
-    """Fails on any finding that is grave enough, folded ones alike: a cause that is a note excuses no error."""
+def _fails(findings: Iterable[Finding], rules: Rules) -> bool:
+    """Whether any finding is grave enough, folded ones alike: a cause that is a note excuses no error."""
     gravest = [SEVERITIES.index(finding.severity) for root in findings for finding in tree(root)]
-    if any(severity <= SEVERITIES.index(rules.fail_on) for severity in gravest):
-        return "fail"
+    return any(severity <= SEVERITIES.index(rules.fail_on) for severity in gravest)
+
+
+def _obstacle(run: Run, states: Sequence[DetectorState], rules: Rules) -> str:
+    """Why the absence of findings is not a pass, as a clause; "" if it is one."""
     about_training = {detector.code for detector in rules.detectors if detector.about_training}
     judged = {state.code for state in states if state.state in ("passed", "fired")}
-    crashed = any(state.state == "failed" for state in states)
-    if crashed or not judged & about_training or rules.required - judged:
-        return "not-judged"
-    return "pass"
+    crashed = [state.code for state in states if state.state == "failed"]
+    if crashed:
+        return f"{listed(crashed)} failed to judge"
+    if not about_training:
+        return "no rule about the training is selected (select, ignore)"
+    if missing := sorted(rules.required - judged):
+        return f"{listed(missing)} must judge by the configuration, and could not"
+    if not judged & about_training:
+        return "the run recorded no step" if run.step_count == 0 else "no rule about the training could judge it"
+    return ""

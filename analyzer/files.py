@@ -25,7 +25,10 @@ def write_page(path: Path, page: str, *, force: bool = False) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file so that readers see the old or the new one, never half. Raises GlideslopeError where it cannot."""
+    """Writes a file so that readers see the old or the new one, never half; directories that are missing are made.
+
+    Raises GlideslopeError where it cannot.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():  # a pipe or a device, such as /dev/stdout

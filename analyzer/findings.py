@@ -83,7 +83,7 @@ class RunResult:
     """The judgement of one run: its findings, the most probable root cause first, and the state of each detector.
 
     `status` is that of the run, or "unreadable"; `failure` is the exception that ended a failed one. `problems` says
-    what could not be read, a sentence each.
+    what could not be read, a sentence each. `reason` says why a run was not judged, as a clause; "" for one that was.
     """
 
     run: str
@@ -94,6 +94,7 @@ class RunResult:
     detectors: tuple[DetectorState, ...]
     problems: tuple[str, ...] = ()
     failure: str | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

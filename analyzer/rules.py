@@ -13,20 +13,32 @@ from .config import hint
 from .detectors.base import Detector
 from .errors import ConfigError
 from .outputs.style import Style
+from .wording import listed
 
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
 def find(wanted: str, detectors: Iterable[Detector]) -> tuple[Detector, ...]:
-    """The rule of this code or name, or those whose code begins like this. Raises ConfigError, with a close match."""
+    """The rule of this code or name, or those whose code begins like this or whose name holds it.
+
+    Raises ConfigError, with the rules of the family or else a close match, where there is none.
+    """
     known = tuple(detectors)
     word = wanted.strip()
     found = tuple(item for item in known if word.upper() == item.code or word.lower() == item.name)
     found = found or tuple(item for item in known if word and item.code.startswith(word.upper()))
+    found = found or tuple(item for item in known if word and word.lower() in item.name)
     if not found:
-        words = [item.code for item in known] + [item.name for item in known]
-        raise ConfigError(f'there is no rule "{wanted}"{hint(wanted, words)}; `glideslope rule` lists them.')
+        raise ConfigError(f'there is no rule "{wanted}"{_instead(word, known)}; `glideslope rule` lists them.')
     return found
+
+
+def _instead(word: str, known: Sequence[Detector]) -> str:
+    family = [item.code for item in known if item.code[:3] == word[:3].upper()]
+    if family and word[3:].isdecimal():
+        return f" ({word[:3].upper()} has {listed(family)})"
+    codes = [item.code for item in known]
+    return hint(word, [*codes, *dict.fromkeys(code[:3] for code in codes), *(item.name for item in known)])
 
 
 def listing(detectors: Sequence[Detector]) -> str:

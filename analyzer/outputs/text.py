@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from ..findings import SEVERITIES, Finding, Result, RunResult, State, Verdict
 from ..precedence import tree
-from ..wording import plain, plural, step_range, visible
+from ..wording import count, plain, plural, step_range, visible
 from .style import Style
 
 _VERDICTS: dict[Verdict, tuple[str, str]] = {
@@ -29,6 +29,8 @@ def render(result: Result, style: Style) -> str:
 def _run(run: RunResult, style: Style) -> Iterator[str]:
     word, color = _VERDICTS[run.verdict]
     yield f"{style.paint(word, color, bold=True)}  {style.paint(visible(run.run), bold=True)}  {_how_it_went(run)}"
+    if run.reason and run.status != "unreadable":
+        yield from _item("", f"Not judged: {visible(run.reason)}.", style, indent=2)
     for problem in () if run.status == "unreadable" else run.problems:
         yield from _item("!", visible(problem), style, indent=2)
     for finding in run.findings:
@@ -108,4 +110,15 @@ def _closing(result: Result, style: Style) -> str:
     counts = ", ".join([*parts, plural(symptoms, "symptom")] if symptoms else parts)
     word, color = _VERDICTS[result.verdict]
     runs = plural(len(result.runs), "run")
-    return f"{style.paint(word, color, bold=True)}: {counts} in {runs} (fails on {result.fail_on})"
+    return f"{style.paint(word, color, bold=True)}: {counts} in {runs} (fails on {result.fail_on}){_unjudged(result)}"
+
+
+def _unjudged(result: Result) -> str:
+    """How many runs and rules could not judge, where some could not: what was not judged is not a pass."""
+    runs = sum(run.verdict == "not-judged" for run in result.runs)
+    states = [state.state for run in result.runs for state in run.detectors]
+    silent = sum(state in ("not-applicable", "failed") for state in states)
+    parts = [f"{count(silent)} of {plural(len(states), 'rule')} could not judge"] if silent else []
+    if runs and len(result.runs) > 1:
+        parts.insert(0, f"{plural(runs, 'run')} not judged")
+    return f"; {', '.join(parts)}" if parts else ""

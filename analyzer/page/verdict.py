@@ -42,18 +42,12 @@ def _line(result: RunResult, passed: int) -> str:
         where = step_range(first.first_step, first.last_step)
         return f"{sentence(first.name)}{f', {where}' if where else ''}"
     if result.verdict == "not-judged":
-        return f"{_obstacle(result)}: this is not a pass."
+        return f"{_capitalized(result.reason or 'the run was not judged')}: this is not a pass."
     return f"{plural(passed, 'rule')} judged this run, and none fired."
 
 
-def _obstacle(result: RunResult) -> str:
-    """Why a run without findings was not judged."""
-    if result.status == "unreadable":
-        return "The run could not be read"
-    failed = [state.code for state in result.detectors if state.state == "failed"]
-    if failed:
-        return f"{listed(failed)} failed to judge"
-    return "No rule about the training itself, or not all that are required, could be applied"
+def _capitalized(clause: str) -> str:
+    return clause[:1].upper() + clause[1:]
 
 
 def counted(counts: dict[str, int]) -> str:

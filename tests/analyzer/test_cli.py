@@ -67,7 +67,9 @@ def test_check_passes(glideslope, run_dir: Path) -> None:
     ended = glideslope("check", run_dir)
     assert ended.code == 0
     assert ended.out.startswith(f"PASS  {run_dir}  2 steps, completed\n")
-    assert ended.out.endswith("PASS: 0 errors, 1 warning, 0 notes in 1 run (fails on error)\n")
+    assert ended.out.endswith(
+        "PASS: 0 errors, 1 warning, 0 notes in 1 run (fails on error); 2 of 4 rules could not judge\n"
+    )
     assert ended.err == ""
 
 
@@ -83,6 +85,12 @@ def test_check_cannot_judge_without_a_rule_that_applies(glideslope, run_dir: Pat
     assert "CUR001 fault-cur001 not applicable: short" in ended.out
     assert glideslope("check", run_dir, "--require", "CUR001").code == 2
     assert glideslope("check", run_dir, "--require", "los001").code == 0
+
+
+def test_a_check_that_leaves_out_every_rule_says_so(glideslope, run_dir: Path) -> None:
+    ended = glideslope("check", run_dir, "--ignore", "LOS,GRD,CUR,DOC")
+    assert ended.code == 2
+    assert "Not judged: no rule about the training is selected (select, ignore)." in ended.out
 
 
 def test_codes_may_be_repeated_or_joined_by_commas(glideslope, run_dir: Path) -> None:
@@ -208,7 +216,11 @@ def test_odd_runs_get_a_report(glideslope, tmp_path: Path, arguments: dict[str, 
         (["report", "memory://x/y"], "memory://x/y holds no run"),
         (["info", "gone"], "gone does not exist"),
         (["info", "digits", "--format", "jsn"], 'there is no format "jsn" (did you mean "json"?)'),
-        (["rule", "GRD01"], 'there is no rule "GRD01" (did you mean "GRD001"?)'),
+        (["rule", "GRD01"], 'there is no rule "GRD01" (GRD has GRD001); `glideslope rule` lists them'),
+        (["rule", "LOS999"], 'there is no rule "LOS999" (LOS has LOS001)'),
+        (["rule", "LOX"], 'there is no rule "LOX" (did you mean "LOS"?)'),
+        (["rule", "documentd"], 'there is no rule "documentd" (did you mean "documented-fault"?)'),
+        (["rule", "zzz"], 'there is no rule "zzz"; `glideslope rule` lists them.'),
     ],
 )
 def test_mistakes_are_one_sentence_and_exit_2(glideslope, run_dir: Path, tmp_path: Path, arguments, words) -> None:

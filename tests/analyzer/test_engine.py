@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -92,6 +93,31 @@ def test_a_run_without_steps_is_not_judged(tmp_path: Path) -> None:
 )
 def test_verdicts(run: Run, detectors: list[Detector], fail_on: str, verdict: str) -> None:
     assert judged(run, *detectors, fail_on=fail_on).verdict == verdict
+
+
+OBSTACLES = {
+    "no rule at all": ([], {}, "no rule about the training is selected"),
+    "only about the recording": ([rule("RUN001", about_training=False)], {}, "no rule about the training is selected"),
+    "none applies": ([rule(found=NotApplicable("no"))], {}, "no rule about the training could judge"),
+    "one crashed": ([rule("AAA001"), rule("BBB001", found=ValueError("x"))], {}, "BBB001 failed to judge"),
+    "one required": (
+        [rule("AAA001"), rule("BBB001", found=NotApplicable("no"))],
+        {"require": ("BBB",)},
+        "BBB001 must judge by the configuration, and could not",
+    ),
+}
+
+
+@pytest.mark.parametrize(("detectors", "settings", "reason"), OBSTACLES.values(), ids=list(OBSTACLES))
+def test_what_is_not_judged_says_why(run: Run, detectors: list[Detector], settings: Any, reason: str) -> None:
+    result = judged(run, *detectors, **settings)
+    assert result.verdict == "not-judged"
+    assert reason in result.reason
+
+
+def test_what_is_judged_has_no_such_reason(run: Run) -> None:
+    assert judged(run, rule()).reason == ""
+    assert judged(run, rule("AAA001", [finding()]), rule("BBB001", found=ValueError("x"))).reason == ""
 
 
 def test_a_grave_symptom_fails_the_run_although_its_cause_is_mild(run: Run) -> None:

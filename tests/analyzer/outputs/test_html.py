@@ -161,17 +161,16 @@ def test_rules_are_listed_by_state_with_their_reasons(run):
 def test_a_run_that_passed_and_one_that_was_not_judged_do_not_look_alike(run):
     passed = rendered(run)
     assert passed.one("p", class_="verdict").text == "Pass 1 rule judged this run, and none fired."
-    result = RunResult(run.path, run.status, run.step_count, "not-judged", (), ())
+    result = RunResult(run.path, run.status, run.step_count, "not-judged", (), (), reason="no rule about it")
     unjudged = parse(render_report(run, result, tool=TOOL))
-    assert unjudged.one("p", class_="verdict").text.startswith("Not judged No rule about the training")
+    assert unjudged.one("p", class_="verdict").text.startswith("Not judged No rule about it: this is not")
     assert "Nothing was judged" in unjudged.one("section", id="findings").text
 
 
 def test_a_run_that_a_rule_failed_to_judge_says_so(run):
     states = (DetectorState("AAA001", "one", "passed"), DetectorState("BBB001", "two", "failed", "ValueError: odd"))
-    tree = parse(
-        render_report(run, RunResult(run.path, run.status, run.step_count, "not-judged", (), states), tool=TOOL)
-    )
+    judged = RunResult(run.path, run.status, 1, "not-judged", (), states, reason="BBB001 failed to judge")
+    tree = parse(render_report(run, judged, tool=TOOL))
     assert tree.one("p", class_="verdict").text == "Not judged BBB001 failed to judge: this is not a pass."
     assert "Nothing was judged" not in tree.one("section", id="findings").text
 

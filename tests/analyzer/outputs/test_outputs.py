@@ -51,7 +51,7 @@ FAIL  runs/a  500 steps, failed: OSError: disk
     - BBB001 fault-bbb001 not applicable: no instrument recorded steps.alpha
     - CCC001 fault-ccc001 failed: ValueError: x
 
-FAIL: 1 error, 0 warnings, 0 notes, 1 symptom in 1 run (fails on error)
+FAIL: 1 error, 0 warnings, 0 notes, 1 symptom in 1 run (fails on error); 2 of 4 rules could not judge
 """
 
 
@@ -90,6 +90,13 @@ def test_a_run_that_cannot_be_read() -> None:
     written = text(combine([unreadable("runs/x", "runs/x does not exist: ...")], "error"))
     assert written.splitlines()[0] == "NOT JUDGED  runs/x  could not be read"
     assert written.splitlines()[-1].startswith("NOT JUDGED: 0 errors")
+
+
+def test_a_run_that_was_not_judged_says_why_and_is_counted() -> None:
+    mute = RunResult("runs/m", "completed", 9, "not-judged", (), STATES[1:2], reason="no rule could judge it")
+    lines = text(combine([mute, unreadable("runs/x", "gone"), mute], "error")).splitlines()
+    assert lines[1] == "  Not judged: no rule could judge it."
+    assert lines[-1].endswith("in 3 runs (fails on error); 3 runs not judged, 2 of 2 rules could not judge")
 
 
 class Terminal(io.StringIO):
