@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,9 @@ from recorder import schema
 from .errors import RunError
 
 T = TypeVar("T")
+
+MOST = 2**63 - 1
+"""The largest whole number that the tables, and so the analyzer, can hold."""
 
 REMEDY = "copy the run again from where it was recorded, or record it again"
 """What helps against a file that the recorder cannot have written like this."""
@@ -63,14 +67,14 @@ class JsonObject:
     data: dict[str, Any]
     where: str = ""
 
-    def integer(self, key: str, default: int | None = None) -> int:
-        """A whole number."""
-        return self._present(key, self.maybe_integer(key), default)
+    def integer(self, key: str, default: int | None = None, *, least: int = -MOST) -> int:
+        """A whole number of 64 bits."""
+        return self._present(key, self.maybe_integer(key, least=least), default)
 
-    def maybe_integer(self, key: str) -> int | None:
-        """A whole number, or None."""
+    def maybe_integer(self, key: str, *, least: int = -MOST) -> int | None:
+        """A whole number of 64 bits, or None."""
         value = self._typed(key, int)
-        return None if value is None else int(value)
+        return None if value is None else self._within(key, value, least)
 
     def maybe_number(self, key: str) -> float | None:
         """A number, or None. Whole numbers too large for a float count as infinite."""
@@ -111,11 +115,13 @@ class JsonObject:
             self._check(name, item, dict)
             yield JsonObject(self.path, item, f"{self.where}{name}.")
 
-    def integers(self, key: str) -> tuple[int, ...]:
-        """The whole numbers of a list; none when absent."""
+    def shape(self, key: str) -> tuple[int, ...]:
+        """The sizes of a tensor, whose elements can be counted in 64 bits; none when absent."""
         items = self._typed(key, list) or []
         for position, item in enumerate(items):
             self._check(f"{key}[{position}]", item, int)
+            self._within(f"{key}[{position}]", item, 0)
+        self._within(f"the product of {key}", math.prod(items), 0)
         return tuple(items)
 
     def _present(self, key: str, value: T | None, default: T | None) -> T:
@@ -131,11 +137,21 @@ class JsonObject:
             self._check(key, value, kind)
         return value
 
+    def _within(self, name: str, value: int, least: int) -> int:
+        if not least <= value <= MOST:
+            low = f"at least {least}" if value < least and least > -MOST else "of 64 bits"
+            raise RunError(f'{self.path}: "{self.where}{name}" should be {low}, not {_shortened(value)}: {REMEDY}.')
+        return int(value)
+
     def _check(self, name: str, value: Any, kind: type) -> None:
         accepted = (int, float) if kind is float else (kind,)
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
             wanted, found = _TYPE_NAMES[kind], _TYPE_NAMES[type(value)]
             raise RunError(f'{self.path}: "{self.where}{name}" should be {wanted}, not {found}: {REMEDY}.')
+
+
+def _shortened(value: int) -> str:
+    return str(value) if value.bit_length() < 128 else f"a number of {value.bit_length()} bits"
 
 
 def _printable(value: Any) -> Any:

@@ -120,12 +120,12 @@ def read_manifest(path: Path) -> Manifest:
         format=file.integer("format"),
         recorder=file.text("recorder", "unknown"),
         run_id=file.text("run_id"),
-        attempt=file.integer("attempt"),
+        attempt=file.integer("attempt", least=0),
         first_step=file.integer("first_step", 0),
         started=file.maybe_text("started"),
         host=file.maybe_text("host"),
         pid=file.maybe_integer("pid"),
-        rank_count=file.integer("rank_count", 1),
+        rank_count=file.integer("rank_count", 1, least=1),
         git_commit=file.maybe_text("git_commit"),
         command=file.maybe_text("command"),
         versions=MappingProxyType({name: str(version) for name, version in file.mapping("versions").items()}),
@@ -133,7 +133,7 @@ def read_manifest(path: Path) -> Manifest:
         mode=file.text("mode", "train"),
         preset=file.maybe_text("preset"),
         schedule=MappingProxyType(file.mapping("schedule")),
-        parameters=file.maybe_integer("parameters"),
+        parameters=file.maybe_integer("parameters", least=0),
         model=file.maybe_text("model"),
         tensors=tuple(_tensor(item) for item in file.objects("tensors")),
         modules=tuple(ModuleInfo(item.text("name"), item.text("type", "")) for item in file.objects("modules")),
@@ -154,8 +154,8 @@ def read_end(path: Path) -> EndFile:
         expected = " or ".join(f'"{name}"' for name in schema.STATUSES)
         raise RunError(f'{path}: "status" should be {expected}: {REMEDY}.')
     return EndFile(
-        attempt=file.integer("attempt"),
-        rank=file.integer("rank"),
+        attempt=file.integer("attempt", least=0),
+        rank=file.integer("rank", least=0),
         status=status,
         last_step=file.maybe_integer("last_step"),
         ended=file.maybe_text("ended"),
@@ -168,16 +168,16 @@ def _tensor(item: JsonObject) -> TensorInfo:
         name=item.text("name"),
         module=item.text("module", ""),
         module_type=item.text("module_type", ""),
-        shape=item.integers("shape"),
+        shape=item.shape("shape"),
         dtype=item.text("dtype", ""),
         requires_grad=item.flag("requires_grad", default=True),
-        group=item.maybe_integer("group"),
+        group=item.maybe_integer("group", least=0),
     )
 
 
 def _group(item: JsonObject) -> GroupInfo:
     return GroupInfo(
-        optimizer=item.integer("optimizer", 0),
+        optimizer=item.integer("optimizer", 0, least=0),
         type=item.text("type", ""),
         lr=item.maybe_number("lr"),
         options=MappingProxyType(item.mapping("options")),
