@@ -40,20 +40,28 @@ class Training:
 def fly(directory: Path, show: Callable[[str], None]) -> str:
     """Records every training, writes its report and their index, and returns what to say at the end.
 
-    `show` is told what is going on. Trainings that were recorded there before are only judged again.
+    `show` is told what is going on. Trainings that the demo recorded there before are only judged again. Raises
+    GlideslopeError, before anything is written, where a run of somebody else's is in the way.
     """
     planned = trainings()
+    before = {training.name for training in planned if recorded_before(training, directory)}
     rules = choose(DETECTORS, Settings())
     entries, lines = [], []
     for number, training in enumerate(planned, 1):
-        show(f"[{number}/{len(planned)}] {training.name}: {training.description}")
-        run = open_run(record(training, directory))
+        again = " (recorded before: judged again)" if training.name in before else ""
+        show(f"[{number}/{len(planned)}] {training.name}: {training.description}{again}")
+        run = open_run(directory / training.name if again else record(training, directory))
         judged = judge_run(run, rules)
         write_page(Path(run.path) / REPORT, render_report(run, judged, tool=TOOL))
         entries.append(index_entry(run, judged, f"{run.name}/{REPORT}"))
         lines.append(f"  {run.name:<22}{_first_finding(judged)}")
     index = directory / "index.html"
     write_page(index, render_index(entries, title="glideslope demo", tool=TOOL))
+    if before:
+        lines += [
+            "",
+            f"Recorded before, and only judged again: {', '.join(sorted(before))}. Remove them to record anew.",
+        ]
     return "\n".join([*lines, "", f"Open {index} in a browser: it lists the reports, and needs no network.", ""])
 
 
@@ -76,15 +84,34 @@ def trainings() -> tuple[Training, ...]:
 
 
 def record(training: Training, directory: Path) -> Path:
-    """Records the training into its directory, unless it was recorded there before; returns the run directory.
+    """Records the training into its directory, and returns that.
 
     What an interrupted recording left is removed, if it was begun here. Raises GlideslopeError when it fails.
     """
     run_dir = directory / training.name
-    if not run_dir.is_dir() or not any(is_run_file(path) for path in run_dir.iterdir()):
-        with _removed_on_failure(run_dir):
-            _recorder_demo(training.name, str(directory))
+    with _removed_on_failure(run_dir):
+        _recorder_demo(training.name, str(directory))
     return run_dir
+
+
+def recorded_before(training: Training, directory: Path) -> bool:
+    """Whether the demo recorded the training there.
+
+    Raises GlideslopeError where what lies there is somebody else's run, or did not get to its end.
+    """
+    run_dir = directory / training.name
+    if not run_dir.is_dir() or not any(is_run_file(path) for path in run_dir.iterdir()):
+        return False
+    run = open_run(run_dir)
+    command = run.manifest.command or ""
+    if "recorder.demo" not in command or run.manifest.hparams.get("training") != training.name:
+        raise GlideslopeError(f"{run_dir} holds a run that the demo did not record: name another directory.")
+    if run.status != "completed":
+        raise GlideslopeError(
+            f"{run_dir} holds a recording of the demo that did not get to its end: remove it, or name another "
+            "directory."
+        )
+    return True
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.runs import write_run
@@ -21,7 +22,8 @@ def recordings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if arguments == ("--list",):
             return "healthy\tlearns\nfaulty\tdoes not\n"
         name, directory = arguments
-        write_run(Path(directory) / name, {"loss": [2.0, 1.0, 0.5]})
+        marks = {"command": f"python -m recorder.demo {name} {directory}", "hparams": {"training": name, "seed": 0}}
+        write_run(Path(directory) / name, {"loss": [2.0, 1.0, 0.5]}, manifest=marks)
         recorded.append(name)
         if name == "broken":
             raise GlideslopeError("it broke")
@@ -45,9 +47,43 @@ def test_each_training_gets_a_report_and_all_an_index(recordings: list[str], tmp
 def test_a_second_time_nothing_is_recorded_again(recordings: list[str], tmp_path: Path) -> None:
     demo.fly(tmp_path, lambda text: None)
     first = (tmp_path / "index.html").stat().st_mtime_ns
-    demo.fly(tmp_path, lambda text: None)
+    shown: list[str] = []
+    closing = demo.fly(tmp_path, shown.append)
     assert recordings == ["healthy", "faulty"]
     assert (tmp_path / "index.html").stat().st_mtime_ns > first
+    assert shown[1] == "[2/2] faulty: does not (recorded before: judged again)"
+    assert "Recorded before, and only judged again: faulty, healthy. Remove them to record anew." in closing
+
+
+STRANGERS: dict[str, dict[str, Any]] = {
+    "another program": {"manifest": {"command": "python train.py"}},
+    "the same hyperparameters": {"manifest": {"command": "python train.py", "hparams": {"training": "faulty"}}},
+    "another training": {"manifest": {"command": "python -m recorder.demo x y", "hparams": {"training": "healthy"}}},
+    "an odd one": {"manifest": {"command": "python -m recorder.demo", "hparams": {"training": ["faulty"]}}},
+    "no command": {"manifest": {"command": None, "hparams": {"training": "faulty"}}},
+}
+
+
+@pytest.mark.parametrize("arguments", STRANGERS.values(), ids=list(STRANGERS))
+def test_a_run_of_somebody_else_is_refused_before_anything_is_written(
+    arguments: dict[str, Any], recordings: list[str], tmp_path: Path
+) -> None:
+    write_run(tmp_path / "faulty", {"loss": [1.0]}, **arguments)
+    with pytest.raises(GlideslopeError, match=r"faulty holds a run that the demo did not record: name another"):
+        demo.fly(tmp_path, lambda text: None)
+    assert recordings == []
+    assert [path.name for path in tmp_path.iterdir()] == ["faulty"]
+    assert not (tmp_path / "faulty" / "report.html").exists()
+
+
+@pytest.mark.parametrize("end", [None, "failed"])
+def test_a_recording_that_did_not_get_to_its_end_is_told(end: str, recordings: list[str], tmp_path: Path) -> None:
+    demo.fly(tmp_path, lambda text: None)
+    (tmp_path / "faulty" / "end-a00-r000.json").unlink()
+    if end:
+        write_run(tmp_path / "faulty", {}, end=end, manifest=demo.open_run(tmp_path / "faulty").manifest.raw)
+    with pytest.raises(GlideslopeError, match="faulty holds a recording of the demo that did not get to its end"):
+        demo.fly(tmp_path, lambda text: None)
 
 
 def test_what_a_failed_recording_left_is_removed_if_it_began_here(recordings: list[str], tmp_path: Path) -> None:
@@ -89,4 +125,5 @@ def test_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(Path(demo.__file__).parents[1]), *sys.path])
     closing = demo.fly(Path("out"), lambda text: None)
     assert "healthy" in closing
+    assert demo.recorded_before(everything[0], Path("out"))
     assert (tmp_path / "out" / "healthy" / "report.html").stat().st_size > 100_000
