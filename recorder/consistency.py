@@ -11,7 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 SLOPES = ("start_slope", "start_slope_var", "end_slope", "end_slope_var")
-SCATTER = ("inner_mean", "inner_var", "grad_var", "gsnr_sum", "gsnr_count", "ggn_trace", "tic_sum", "tic_count")
+SCATTER = (
+    *("inner_mean", "inner_var", "grad_var", "gsnr_sum", "gsnr_count"),
+    *("grad_square", "ggn_trace", "tic_sum", "tic_count"),
+)
 STANDARD_ERRORS = 0.03
 """By which the mean slope of the layers may differ from the slope of the gradient."""
 SHARE = 0.01

@@ -34,7 +34,7 @@ def steps_table(block: Block, checked: bool = True) -> tuple[pa.Table, dict[str,
     columns = {name: _step_column(block, column) for name, column in schema.STEPS.columns.items()}
     dropped = {}
     for name, rows in unexplained(columns).items() if checked else ():
-        values = columns[name]
+        values = columns.get(name)  # some are of tensors only
         if values is not None and any(values[i] is not None for i in rows):
             columns[name] = [None if i in rows else value for i, value in enumerate(values)]
             dropped[name] = rows

@@ -202,3 +202,24 @@ def test_gradients_of_the_user_are_not_touched(tmp_path: Path) -> None:
     assert training.steps["tic_sum"][0] > 0
     assert len(seen) == 1
     torch.testing.assert_close(seen[0], model[0].weight.grad, rtol=0, atol=0)
+
+
+class UsedTwice(nn.Module):
+    """Its weight is used also outside the layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) + torch.tanh(x @ self.layer.weight.T)
+
+
+def test_where_the_layers_do_not_tell_the_whole_gradient_nothing_is_written(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    batches = [(vectors(8), torch.randint(0, 3, (8,)))]
+    training = train(tmp_path / "run", UsedTwice().double(), batches, nn.CrossEntropyLoss(), **SETTINGS)
+    assert training.steps.select("ggn_trace", "tic_sum", "tic_count").row(0) == (None,) * 3
+    layers = read(training.path, "layers")
+    assert layers.select("grad_square", "ggn_trace", "tic_sum", "tic_count").null_count().row(0) == (2,) * 4
+    assert layers["grad_norm"].is_not_null().all()
