@@ -12,6 +12,19 @@ from recorder import schema
 from .directory import GIVE
 from .errors import RunError
 
+PACKAGES = {
+    "s3": ("s3fs", "glideslope[s3]"),
+    "s3a": ("s3fs", "glideslope[s3]"),
+    "gs": ("gcsfs", "gcsfs"),
+    "gcs": ("gcsfs", "gcsfs"),
+    "abfs": ("adlfs", "adlfs"),
+    "az": ("adlfs", "adlfs"),
+    "http": ("aiohttp", "fsspec[http]"),
+    "https": ("aiohttp", "fsspec[http]"),
+    "memory": ("fsspec", "fsspec"),
+}
+"""Which package fsspec reads a scheme with, and what to install."""
+
 
 def is_uri(path: str | Path) -> bool:
     """Whether this is a URI, such as `s3://bucket/runs/digits`."""
@@ -38,13 +51,21 @@ def fetch(uri: str) -> tuple[Path, TemporaryDirectory[str] | None]:
                 (target / part).parent.mkdir(exist_ok=True)
                 files.get_file(name, str(target / part))
     except ImportError as error:
-        raise RunError(f"{uri}: {error}; install it, or copy the run to this machine.") from None
+        raise RunError(f"{uri}: {_missing(urlsplit(uri).scheme, error)}, or copy the run to this machine.") from None
     except Exception as error:  # each kind of storage has errors of its own
         words = str(error).strip().partition("\n")[0] or type(error).__name__
         raise RunError(f"{uri} cannot be read ({words}): check the address, or copy the run to this machine.") from None
     if not any(target.iterdir()):
         raise RunError(f"{uri} holds no run: {GIVE}.")
     return target, copy
+
+
+def _missing(scheme: str, error: ImportError) -> str:
+    """Which package reads URIs of this scheme, and how to install it; for other schemes what fsspec says itself."""
+    if scheme not in PACKAGES:
+        return f"{str(error).rstrip('.')}: install it"
+    package, requirement = PACKAGES[scheme]
+    return f"reading {scheme}:// needs {package}: pip install '{requirement}'"
 
 
 def _belongs(part: str) -> bool:

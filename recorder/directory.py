@@ -34,7 +34,7 @@ class RunDirectory:
         if not self.where.strip():
             raise ValueError("run_dir is empty: name a directory, which need not exist")
         if "://" in self.where:
-            self._fs, self._root = pyarrow.fs.FileSystem.from_uri(self.where)
+            self._fs, self._root = _file_system(self.where)
         else:
             self._fs, self._root = pyarrow.fs.LocalFileSystem(), str(Path(self.where).expanduser().absolute())
         self._local = isinstance(self._fs, pyarrow.fs.LocalFileSystem)
@@ -153,6 +153,19 @@ class RunDirectory:
     def write_json(self, name: str, content: dict[str, Any]) -> None:
         """Write a JSON object by the same rule."""
         self.write(name, json.dumps(content, indent=1, default=str).encode())
+
+
+def _file_system(uri: str) -> tuple[pyarrow.fs.FileSystem, str]:
+    """What pyarrow reads and writes a URI with, and the path there. Raises ValueError, which says what may be done."""
+    try:
+        files, root = pyarrow.fs.FileSystem.from_uri(uri)
+    except (pa.ArrowException, NotImplementedError, OSError, ValueError) as error:
+        words = str(error).strip().partition("\n")[0]
+        raise ValueError(
+            f"pyarrow cannot write to {uri} ({words}): it knows file://, s3:// and gs://, and others that need a "
+            "library or an account; mend that, or record into a directory and copy it"
+        ) from None
+    return files, root
 
 
 def parquet(table: pa.Table, metadata: dict[str, str]) -> bytes:

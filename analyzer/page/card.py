@@ -134,10 +134,18 @@ def _short(value: Any) -> str:
     if isinstance(value, bool):
         return "on"
     if isinstance(value, (int, float)):
-        return number(float(value))
+        return number(_as_float(value))
     if isinstance(value, (list, tuple)):
         return "(" + ", ".join(_short(item) for item in value[:4]) + ")"
     return str(value)
+
+
+def _as_float(value: float) -> float:
+    """The value, infinite where a whole number is too large for a float."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
 
 
 def _whole(value: Any) -> bool:

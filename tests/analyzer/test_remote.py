@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -56,7 +58,30 @@ def test_what_cannot_be_fetched_is_one_sentence(memory: str, uri: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_without_fsspec_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
-    with pytest.raises(RunError, match=r"s3://b/x: .*fsspec.*; install it, or copy the run"):
-        open_run("s3://b/x")
+INSTALL = {
+    "s3": "reading s3:// needs s3fs: pip install 'glideslope[s3]', or copy the run to this machine.",
+    "gs": "reading gs:// needs gcsfs: pip install 'gcsfs', or copy the run to this machine.",
+    "abfs": "reading abfs:// needs adlfs: pip install 'adlfs', or copy the run to this machine.",
+    "sftp": "install it, or copy the run to this machine.",
+}
+
+
+NEEDED = [("s3", "s3fs"), ("gs", "gcsfs"), ("abfs", "adlfs"), ("sftp", "paramiko")]
+
+
+@pytest.mark.parametrize(("scheme", "missing"), [*NEEDED, *((scheme, "fsspec") for scheme, _ in NEEDED)])
+def test_a_missing_package_is_named_with_what_to_install(
+    scheme: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(RunError) as caught:
+        open_run(f"{scheme}://bucket/x")
+    assert str(caught.value).startswith(f"{scheme}://bucket/x: ")
+    assert str(caught.value).endswith(INSTALL[scheme])
+
+
+def test_the_extra_that_the_error_names_exists() -> None:
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert any(requirement.startswith("s3fs") for requirement in extras["s3"])

@@ -203,6 +203,10 @@ def test_a_place_that_cannot_be_a_run_directory_is_told_at_once(tmp_path: Path) 
         (tmp_path / "file", NotADirectoryError, "file is a file: choose another name"),
         (tmp_path / "link", FileNotFoundError, "link is a link to nowhere: mend it"),
         ("", ValueError, "run_dir is empty: name a directory"),
+        ("foo://x/y", ValueError, r"pyarrow cannot write to foo://x/y \(.*foo.*\): .*copy it"),
+        ("https://x/y", ValueError, r"pyarrow cannot write to https://x/y \(.*\): .*copy it"),
+        ("abfs://a/b", ValueError, r"pyarrow cannot write to abfs://a/b \(.*\): .*copy it"),
+        ("hdfs://a/b", ValueError, r"pyarrow cannot write to hdfs://a/b \(.*\): .*copy it"),
     ):
         with pytest.raises(kind, match=words):
             fly(where, 1)  # type: ignore[arg-type]

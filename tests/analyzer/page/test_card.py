@@ -41,6 +41,13 @@ def test_a_resumed_run_on_several_ranks_says_so(tmp_path):
     assert card["Purpose"] == "One repeated batch|"
 
 
+@pytest.mark.parametrize("value", [10**400, -(10**400), [10**400], float("nan"), {"a": 10**400}, [[]], "\x00"])
+def test_odd_options_of_an_optimizer_do_not_keep_the_card_from_being_written(value, tmp_path):
+    groups = [{"optimizer": 0, "type": "SGD", "lr": 0.1, "options": {"momentum": value, "nesterov": True}}]
+    card = facts(open_run(write_run(tmp_path, {"loss": [1.0]}, manifest={"groups": groups})))
+    assert "nesterov on" in card["Optimizer"]
+
+
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
