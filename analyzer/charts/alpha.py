@@ -11,15 +11,16 @@ from ..absence import why_absent
 from ..wording import count, number, percent
 from .base import Chart, Figure, Key, Missing, Numbers, Section
 from .binning import Span, bands
-from .marks import Axes, layered, level_layers, line_layers, marker
+from .marks import DOTTED, Axes, layered, level_rule, line_layers, marker
 from .over_steps import whole
-from .theme import SERIES
+from .theme import MUTED, SERIES
 
 if TYPE_CHECKING:
     from ..run import Run
 
-LEVELS = ((-1.0, "\u22121: no step"), (0.0, "0: at the minimum"), (1.0, "1: as far beyond it"))
-"""What the values of alpha mean."""
+LEVELS = (-1.0, 0.0, 1.0)
+MEANING = "\u22121 no step, 0 minimum, 1 far side"
+"""What these values of alpha mean. It stands in the legend: in the plot, words would lie on the curve."""
 
 EARLY = 100
 """Steps that count as the start, where most faults of the step size show."""
@@ -44,9 +45,9 @@ class Alpha(Chart):
         axes = Axes(span=span, title="", domain=SHOWN)
         binned = bands(frame, "alpha", span, middle="median", edges="deciles")
         concave = _concave(frame, span)
-        layers = level_layers(LEVELS, axes) + (
-            line_layers(binned, axes, width=span.width()) if not binned.is_empty() else []
-        )
+        layers = [level_rule(LEVELS, axes)]
+        if not binned.is_empty():
+            layers += line_layers(binned, axes, width=span.width())
         if not concave.is_empty():
             layers.append(_concave_ticks(concave, axes))
         description = f"Alpha over {span.words()}: {_spoken(frame)}"
@@ -56,10 +57,15 @@ class Alpha(Chart):
             reading=_reading(binned, span),
             description=description,
             note=_outside(frame),
-            keys=(Key("concave: no minimum, no alpha", SERIES[1], symbol="tick"),) if not concave.is_empty() else (),
+            keys=_keys(concave),
             numbers=_numbers(frame),
             wide=True,
         )
+
+
+def _keys(concave: pl.DataFrame) -> tuple[Key, ...]:
+    levels = Key(MEANING, MUTED, dash=DOTTED)
+    return (levels,) if concave.is_empty() else (levels, Key("concave: no minimum, no alpha", SERIES[1], symbol="tick"))
 
 
 def _concave(frame: pl.DataFrame, span: Span) -> pl.DataFrame:

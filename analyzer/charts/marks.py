@@ -15,6 +15,8 @@ from .base import Key
 from .binning import Span
 from .theme import ALARM, DASHES, HEIGHT, MUTED, PANEL, SERIES
 
+DOTTED = (2, 3)
+"""Dashes of a line that marks a level."""
 POINTS_UP_TO = 30
 """A series of fewer values shows each as a point as well: a line through three of them says little."""
 
@@ -159,11 +161,15 @@ def marker(frame: pl.DataFrame, axes: Axes, *, y: int, color: str, shape: str) -
     return chart
 
 
-def level_layers(
-    levels: Sequence[tuple[float, str]], axes: Axes, *, color: str = MUTED, dash: Sequence[int] = (2, 3)
-) -> list[alt.Chart]:
-    """Horizontal lines at given values, each with its meaning written above its right end."""
-    frame = pl.DataFrame({"level": [value for value, _ in levels], "label": [label for _, label in levels]})
+def level_rule(levels: Sequence[float], axes: Axes, *, color: str = MUTED, dash: Sequence[int] = DOTTED) -> alt.Chart:
+    """Horizontal lines at given values."""
+    rule = alt.Chart(pl.DataFrame({"level": levels})).mark_rule(color=color, strokeDash=list(dash), aria=False)
+    return cast("alt.Chart", rule.encode(y=axes.y("level")))
+
+
+def threshold_layers(value: float, axes: Axes) -> list[alt.Chart]:
+    """The value that decided, as a dashed line with its number above its right end."""
+    frame = pl.DataFrame({"level": [value], "label": [f"threshold {number(value)}"]})
     words: dict[str, Any] = {
         "align": "right",
         "baseline": "bottom",
@@ -174,17 +180,11 @@ def level_layers(
     }
     halo: dict[str, Any] = {"color": PANEL, "stroke": PANEL, "strokeWidth": 4, "strokeJoin": "round", "opacity": 0.85}
     place: dict[str, Any] = {"x": alt.value("width"), "y": axes.y("level"), "text": alt.Text("label", type="nominal")}
-    rule = alt.Chart(frame).mark_rule(color=color, strokeDash=list(dash), aria=False)
     return [
-        rule.encode(y=axes.y("level")),
+        level_rule([value], axes, color=ALARM, dash=(6, 4)),
         alt.Chart(frame).mark_text(**halo, **words).encode(**place),
-        alt.Chart(frame).mark_text(color=color, **words).encode(**place),
+        alt.Chart(frame).mark_text(color=ALARM, **words).encode(**place),
     ]
-
-
-def threshold_layers(value: float, axes: Axes) -> list[alt.Chart]:
-    """The value that decided, as a dashed line with its number."""
-    return level_layers([(value, f"threshold {number(value)}")], axes, color=ALARM, dash=(6, 4))
 
 
 def shade_layers(shaded: Span, axes: Axes) -> list[alt.Chart]:

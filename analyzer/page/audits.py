@@ -49,7 +49,7 @@ def _model_input(run: Run) -> Iterable[str]:
         yield f"Largest magnitude {_between(largest)}."
     spread = _values(run, "input_spread")
     if len(spread):
-        yield f"The widest feature varies {_between(spread)} times as much as the narrowest."
+        yield _spread(spread)
     odd = _values(run, "input_nonfinite")
     if len(odd):
         yield f"{plural(int(odd.sum()), 'value')} not finite in {plural(len(odd), 'probed step')}."
@@ -57,6 +57,14 @@ def _model_input(run: Run) -> Iterable[str]:
         means, deviations = _numbers(details, "input_mean"), _numbers(details, "input_std")
         if means and deviations:
             yield f"{split}: mean {number(means[-1])}, standard deviation {number(deviations[-1])}."
+
+
+def _spread(spread: pl.Series) -> str:
+    """How much more the widest feature of the input varies than the narrowest."""
+    told = _between(spread)
+    if told == "1":
+        return "All features that vary do so equally."
+    return f"The standard deviation of the widest feature is {told} times that of the narrowest."
 
 
 def _loss_input(run: Run) -> Iterable[str]:

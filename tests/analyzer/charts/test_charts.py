@@ -103,7 +103,11 @@ def test_concave_steps_are_marked_and_never_averaged_as_minus_one(tmp_path):
     )
     assert run.frame("steps", "alpha_concave")["alpha_concave"].sum() == steps - 1
     figure = chart_named("alpha").draw(run)
-    assert [key.label for key in figure.keys] == ["concave: no minimum, no alpha"]
+    assert [key.label for key in figure.keys] == [
+        "\u22121 no step, 0 minimum, 1 far side",
+        "concave: no minimum, no alpha",
+    ]
+    assert not [layer for layer in figure.chart.to_dict()["layer"] if layer["mark"].get("type") == "text"], "on a curve"
     assert not any("mid" in row for part in rows(figure).values() for row in part)
     assert isinstance(chart_named("alpha-distribution").draw(run), Missing)
     assert figure.numbers.rows[0][-1].startswith("100")

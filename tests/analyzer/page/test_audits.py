@@ -66,6 +66,13 @@ def test_leftovers_skipped_steps_and_odd_values_are_counted(tmp_path):
     assert "3 classes: the rarest 12.5\u202f%" in said["Targets"]
 
 
+def test_features_of_one_scale_are_told_in_words(tmp_path):
+    equal = seen(open_run(write_run(tmp_path / "a", {"input_spread": [1.0, 1.0]})))["Model input"]
+    assert equal == "All features that vary do so equally."
+    other = seen(open_run(write_run(tmp_path / "b", {"input_spread": [1.0, 2.5]})))["Model input"]
+    assert other == "The standard deviation of the widest feature is 1 to 2.5 times that of the narrowest."
+
+
 def test_nan_everywhere_is_said_and_not_raised(tmp_path):
     assert "Mean" in seen(full_run(tmp_path, 4, input_mean=math.nan, input_std=math.inf))["Model input"]
     assert seen(nan_run(tmp_path))
