@@ -7,9 +7,10 @@ raise. Hooks are gone when the step closes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.hooks import RemovableHandle
 
+from .graph import Walk
 from .hooks import Hook
 from .nested import holds, leaves, mapped, tensors_in
 
@@ -31,6 +33,8 @@ class Call:
     kwargs: dict[str, Any]
     shape: tuple[int, ...]
     """Of the first output that is differentiable, all samples."""
+    shapes: Mapping[int, tuple[int, ...]]
+    """Of all outputs that are differentiable, by position."""
     input_shapes: tuple[tuple[int, ...], ...]
     """Of the tensors that went in, parameters apart."""
     gradients: dict[int, Tensor] = field(default_factory=dict)
@@ -42,6 +46,9 @@ class Call:
     """Where in the graph the outputs are, if asked for."""
     packed: bool = False
     """Whether packed sequences went in or came out: their entries are sorted by time."""
+
+    nested: bool = False
+    """Whether one output was made of another, so that the gradient of the latter says the same again."""
 
     def sample_dimension(self, samples: int) -> int | None:
         """The dimension of the output that runs over samples; None if none does, or nothing that went in did."""
@@ -57,9 +64,21 @@ class Call:
         if time_first(self.module) or self.sample_dimension(samples) != 0:
             return False
         one_each = self.shape[0] == samples
-        sequences = len(self.shape) > 2 and not isinstance(self.module, _WITH_CHANNELS)
-        either = sequences and self.shape[1] == samples
+        others = () if isinstance(self.module, nn.RNNBase) else self.shapes.values()
+        either = any(self._either(shape, samples) for shape in (self.shape, *others))
         return (either and not one_each) or (by_time and (either or not one_each))
+
+    def _either(self, shape: tuple[int, ...], samples: int) -> bool:
+        """Whether both of the first two dimensions of a sequence could run over the samples."""
+        sequences = len(shape) > 2 and not isinstance(self.module, _WITH_CHANNELS)
+        return sequences and shape[1] == samples and shape[0] % samples == 0
+
+    def dimension_of(self, position: int, samples: int) -> int | None:
+        """The same of one output, by its position."""
+        found, shape = self.sample_dimension(samples), self.shapes[position]
+        if found is not None and position and isinstance(self.module, nn.RNNBase):
+            return 1 if len(shape) == 3 else None  # states are by layer, whatever comes first in sequences
+        return found if found is None or shape == self.shape else sample_dimension(self.module, shape, samples)
 
     @property
     def intact(self) -> bool:
@@ -93,6 +112,8 @@ class Capture:
         """Whether calls are to say where their outputs are in the graph, so that other gradients can be had there."""
         self.overflowed = False
         """Whether the step would have held more than its limit of bytes; its calls were let go."""
+        self.thorough = False
+        """Whether outputs are looked at for being made of each other, as it is enough to do when a plan is made."""
         self.samples: int | None = None
         """Samples of the pass that is about to be differentiated."""
         self.share = 1.0
@@ -103,11 +124,15 @@ class Capture:
         self._storages: set[int] = set()
         self._held = 0
 
-    def arm(self, modules: Iterable[nn.Module], replayed: Iterable[nn.Module], limit: int) -> None:
+    def arm(
+        self, modules: Iterable[nn.Module], replayed: Iterable[nn.Module], limit: int, thorough: bool = False
+    ) -> None:
         """Place hooks on `modules`; for those in `replayed` the random state at their call is kept too."""
+        self.thorough = thorough
         self._limit, self.overflowed, self.failure, self.armed = limit, False, "", True
         for module in modules:
-            self._handles.append(module.register_forward_hook(Hook(self._seen), with_kwargs=True))
+            # before hooks of the user's, which may put something else in place of the output
+            self._handles.append(module.register_forward_hook(Hook(self._seen), with_kwargs=True, prepend=True))
         for module in replayed:
             self._handles.append(module.register_forward_pre_hook(Hook(self._about_to_run)))
 
@@ -144,7 +169,7 @@ class Capture:
         found: dict[Call, dict[int, Tensor]] = {}
         for (call, position), gradient in zip(pairs, gradients, strict=True):
             if gradient is not None:
-                kept = gradient.detach() if self.share == 1.0 else self._first(call.module, gradient.detach())
+                kept = self._of_first(call, position, gradient.detach())
                 found.setdefault(call, {})[position] = kept
                 self._count(kept)
         return found
@@ -193,14 +218,17 @@ class Capture:
     def _note(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         states = self._states.get(module)
         state = states.pop() if states else None
-        differentiable = [(i, t) for i, t in enumerate(leaves(output)) if isinstance(t, Tensor) and t.requires_grad]
+        found = {id(t): (i, t) for i, t in enumerate(leaves(output)) if isinstance(t, Tensor) and t.requires_grad}
+        differentiable = list(found.values())
         if not differentiable:
             return
         given = tensors_in(args, kwargs)
-        shape = tuple(differentiable[0][1].shape)
-        shapes = tuple(tuple(t.shape) for t in given if not isinstance(t, nn.Parameter))
-        call = Call(module, mapped(_detached, args), mapped(_detached, kwargs), shape, shapes, random_state=state)
+        shapes = {i: tuple(t.shape) for i, t in differentiable}
+        given_shapes = tuple(tuple(t.shape) for t in given if not isinstance(t, nn.Parameter))
+        inputs = mapped(_detached, args), mapped(_detached, kwargs)
+        call = Call(module, *inputs, next(iter(shapes.values())), shapes, given_shapes, random_state=state)
         call.packed = holds(PackedSequence, args, kwargs, output)
+        call.nested = self.thorough and _nested([t for _, t in differentiable])
         call.versions = _versions(given)
         self._calls.append(call)
         for position, tensor in differentiable:
@@ -225,16 +253,26 @@ class Capture:
 
     def _trim(self, call: Call, position: int) -> None:
         """Keep copies of the first samples only; of an input that its module averages over, all."""
-        gradient = call.gradients[position]
-        call.gradients[position] = self._first(call.module, gradient)
+        call.gradients[position] = self._of_first(call, position, call.gradients[position])
         if not isinstance(call.module, nn.modules.batchnorm._BatchNorm):
             intact = call.intact
             call.args, call.kwargs = (mapped(partial(self._first, call.module), v) for v in (call.args, call.kwargs))
             call.versions = _versions(tensors_in(call.args, call.kwargs)) if intact else (-1,)
 
     def _first(self, module: nn.Module, value: Any) -> Any:
-        samples, kept = self.samples, self.kept
+        samples = self.samples
         dimension = sample_dimension(module, value.shape, samples) if isinstance(value, Tensor) and samples else None
+        return self._narrowed(value, dimension)
+
+    def _of_first(self, call: Call, position: int, gradient: Tensor) -> Tensor:
+        if self.share == 1.0 or self.samples is None:
+            return gradient
+        narrowed: Tensor = self._narrowed(gradient, call.dimension_of(position, self.samples))
+        return narrowed
+
+    def _narrowed(self, value: Any, dimension: int | None) -> Any:
+        """A copy of the first samples, along a dimension; all of it where there is none."""
+        samples, kept = self.samples, self.kept
         if dimension is None or samples is None or kept is None:
             return value
         return value.narrow(dimension, 0, kept * (value.shape[dimension] // samples)).clone()
@@ -288,3 +326,9 @@ def _detached(item: Any) -> Any:
 
 def _versions(tensors: Iterable[Tensor]) -> tuple[int, ...]:
     return tuple(t._version for t in tensors if not t.is_inference())
+
+
+def _nested(outputs: Sequence[Tensor]) -> bool:
+    """Whether one of the outputs of a call was made of another."""
+    nodes = {tensor.grad_fn for tensor in outputs}
+    return len(nodes) > 1 and any(node in nodes for start in nodes for node in islice(Walk(start), 1, None))

@@ -51,8 +51,9 @@ def transposed_derivative(
     outputs = _rerun(call, parameters, some, tuple(gradients))
     with _replaying(some.device), torch.enable_grad():
         leaves = {name: value.requires_grad_() for name, value in moved.items()}
-        results = outputs(leaves)
-        weights = [in_precision(some.dtype, gradient) for gradient in gradients.values()]
+        given = [in_precision(some.dtype, gradient) for gradient in gradients.values()]
+        pairs = [(r, w) for r, w in zip(outputs(leaves), given, strict=True) if r.requires_grad]
+        results, weights = zip(*pairs, strict=True) if pairs else ((), ())  # others are made without these parameters
         found = torch.autograd.grad(
             results, list(leaves.values()), weights, is_grads_batched=True, allow_unused=True, materialize_grads=True
         )

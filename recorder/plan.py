@@ -17,6 +17,8 @@ from .capture import Call, time_first
 from .projection import is_linear
 from .tensors import Tensors
 
+NO_UNIT = "no module around it has outputs that run over the samples and are not made of each other"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
@@ -106,7 +108,7 @@ def make_plan(model: nn.Module, tensors: Tensors, wanted: Iterable[int], calls: 
         if tensors.parameters[position].is_complex():
             uncovered[position], places = "it is complex", []
         elif not places:
-            uncovered[position] = "no module around it has an output that runs over the samples"
+            uncovered[position] = NO_UNIT
         for unit, name in places:
             found[unit][name] = position
     units = (Unit(modules[name], own, _within(modules[name], tensors)) for name, own in found.items())
@@ -123,7 +125,7 @@ def _usable(modules: Mapping[str, nn.Module], calls: Iterable[Call], samples: in
     """Names of the modules all of whose calls run over the samples, beyond doubt."""
     verdicts: dict[nn.Module, bool] = {}
     for call in calls:
-        runs = call.sample_dimension(samples) is not None and not call.in_doubt(samples, by_time)
+        runs = call.sample_dimension(samples) is not None and not call.in_doubt(samples, by_time) and not call.nested
         verdicts[call.module] = verdicts.get(call.module, True) and runs
     return {name for name, module in modules.items() if verdicts.get(module, False)}
 

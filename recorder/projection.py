@@ -101,6 +101,15 @@ def check(call: Call) -> None:
         raise ValueError("it was given more than bags of equal size: offsets, or weights")
 
 
+def sample_dimension_of(call: Call, position: int, samples: int) -> int:
+    """The dimension of an output, by its position, that runs over samples. Raises ValueError if none does."""
+    found = call.dimension_of(position, samples)
+    if found is None:
+        shape = call.shapes[position]
+        raise ValueError(f"its input or its output of shape {shape} does not run over {samples} samples")
+    return found
+
+
 def project(
     call: Call, parameters: Direction, directions: Sequence[Direction], samples: int, kept: int
 ) -> list[Tensor]:
@@ -110,20 +119,19 @@ def project(
     samples or an input was changed in place meanwhile, RuntimeError where the module has no derivative.
     """
     check(call)
-    dimension = call.sample_dimension(samples)
-    if dimension is None:
-        raise ValueError(f"its input or its output of shape {call.shape} does not run over {samples} samples")
     if is_linear(call.module, tuple(directions[0])):
-        (gradient,) = call.gradients.values()
+        ((position, gradient),) = call.gradients.items()
+        dimension = sample_dimension_of(call, position, samples)
         # One direction after the other: outputs are the largest tensors there are.
         each = partial(_per_sample, gradient=gradient, dimension=dimension, kept=kept, fresh=True)
         return list(map(each, _by_forward_operation(call, directions)))
     positions = tuple(call.gradients)
+    dimensions = [sample_dimension_of(call, position, samples) for position in positions]
 
     def summed(direction: Direction) -> Tensor:
         tangents = directional_derivative(call, parameters, direction, positions)
-        pairs = zip(tangents, positions, strict=True)
-        return torch.stack([_per_sample(t, call.gradients[i], dimension, kept) for t, i in pairs]).sum(0)
+        each = zip(tangents, positions, dimensions, strict=True)
+        return torch.stack([_per_sample(t, call.gradients[i], d, kept) for t, i, d in each]).sum(0)
 
     return [summed(direction) for direction in directions]
 

@@ -13,7 +13,7 @@ from .capture import Call
 from .directional import in_precision, transposed_derivative
 from .passes import Pass
 from .plan import Unit
-from .projection import check, is_plain
+from .projection import check, is_plain, sample_dimension_of
 from .twins import by_twin, has_rule
 
 Parts = dict[str, Tensor]
@@ -74,9 +74,7 @@ def cheap(module: nn.Module) -> bool:
 def layer_input(call: Call, one: Pass, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Input and output gradient of a layer's call, samples first, in the precision of the parameters."""
     x = call.args[0] if call.args else call.kwargs["input"]
-    dimension = call.sample_dimension(one.samples)
-    if dimension is None:
-        raise ValueError(f"its output of shape {call.shape} does not run over {one.samples} samples")
+    dimension = sample_dimension_of(call, 0, one.samples)
     gradient = in_precision(dtype, call.gradients[0])
     return in_precision(dtype, x).movedim(dimension, 0), gradient.movedim(dimension, 0)
 
@@ -192,10 +190,8 @@ _FORMULAS: Mapping[Callable[..., Any], Callable[[Any, Tensor, Tensor, slice], Pa
 
 def _by_replay(unit: Unit, one: Pass, call: Call, before: list[Tensor], first: int, last: int) -> Parts:
     """The module runs again, and is differentiated for each sample with the output gradient of that sample alone."""
-    dimension = call.sample_dimension(one.samples)
-    if dimension is None:
-        raise ValueError(f"its output of shape {call.shape} does not run over {one.samples} samples")
-    alone = {i: _each_alone(g, dimension, one, first, last) for i, g in call.gradients.items()}
+    dimensions = {i: sample_dimension_of(call, i, one.samples) for i in call.gradients}
+    alone = {i: _each_alone(g, dimensions[i], one, first, last) for i, g in call.gradients.items()}
     values = {name: before[i] for name, i in unit.within.items()}
     return transposed_derivative(call, values, tuple(unit.parameters), alone)
 

@@ -40,9 +40,9 @@ class Curvature(Instrument):
         if step.loss_graph is None or not positions:
             return
         try:
-            with unnoticed(self.context.model, self._random.device):
+            parameters = [self.context.tensors.parameters[i] for i in positions]
+            with unnoticed(self.context.model, self._random.device, parameters):
                 if step.hessian is None:
-                    parameters = [self.context.tensors.parameters[i] for i in positions]
                     step.hessian = Hessian(step.loss_graph, parameters)
                 self._measured = self.measure(step.hessian), positions
         except (RuntimeError, NotImplementedError) as error:  # of an operation of the model, not of ours

@@ -41,7 +41,7 @@ class LayerCalls(Instrument):
             watched = replayed = [m for m in modules if next(m.parameters(), None) is not None]
         else:
             watched, replayed = passes.plan.modules, passes.plan.replayed
-        self.context.capture.arm(watched, replayed, self.context.probe_memory)
+        self.context.capture.arm(watched, replayed, self.context.probe_memory, thorough=passes.plan is None)
 
     def before_backward(self, step: Step) -> None:
         """What `.grad` held already is not of this step's samples."""

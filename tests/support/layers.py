@@ -51,6 +51,35 @@ class Last(nn.Module):
         return self.head(self.layer(x)[0].select(self.time, -1))
 
 
+class State(nn.Module):
+    """The last state of a recurrent layer, or everything that it returns."""
+
+    def __init__(self, layer: nn.Module, features: int, everything: bool = False) -> None:
+        super().__init__()
+        self.layer, self.head, self.everything = layer, nn.Linear(features, 3), everything
+
+    def forward(self, x: Tensor) -> Tensor:
+        out, state = self.layer(x)
+        if self.everything:
+            return self.head(out[:, 0] + state[0][-1] * state[1][-1])
+        return self.head((state if isinstance(state, Tensor) else state[0])[-1])
+
+
+class Cells(nn.Module):
+    """A loop of the user's own over time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.long, self.gated, self.head = nn.LSTMCell(4, 3), nn.GRUCell(3, 3), nn.Linear(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state, hidden = None, None
+        for step in x.unbind(1):
+            state = self.long(step, state)
+            hidden = self.gated(state[0], hidden)
+        return self.head(hidden)
+
+
 class Attending(nn.Module):
     def __init__(self, **options: Any) -> None:
         super().__init__()
@@ -290,6 +319,12 @@ CASES: dict[str, Case] = {
         lambda: Last(nn.GRU(2, 2, num_layers=2, bidirectional=True), 4, time=0), numbers(3, 2)
     ),
     "rnn": case(lambda: Last(nn.RNN(4, 3, batch_first=True, bias=False), 3), numbers(5, 4)),
+    "lstm, last state": case(lambda: State(nn.LSTM(4, 3, num_layers=2, batch_first=True), 3), numbers(5, 4)),
+    "lstm, last cell and outputs": case(
+        lambda: State(nn.LSTM(4, 3, batch_first=True), 3, everything=True), numbers(5, 4)
+    ),
+    "gru, last state": case(lambda: State(nn.GRU(4, 3, num_layers=2, batch_first=True), 3), numbers(5, 4)),
+    "cells": case(Cells, numbers(3, 4)),
     "packed sequences": case(Packed, numbers(5, 4), each=unreduced),
     "attention": case(Attending, numbers(5, 4), no_curvature=ONCE),
     "attention with biases of keys and values": case(

@@ -16,6 +16,8 @@ from support.loops import Log, Moment
 from support.trainings import read
 from torch import Tensor, nn
 
+from recorder.instruments.curvature import HessianTrace
+
 from recorder.entry_counts import ENTRY_BINS
 
 INDIVIDUAL = ("start_slope", "end_slope", "grad_var", "gsnr_sum", "inner_mean", "inner_var")
@@ -239,7 +241,7 @@ def check_curvature(path: Path, log: Log, index: int, loss: Callable[[nn.Module]
     torch.set_rng_state(log.moments[index].random[0])
     matrix = hessian(loss(log.model), [p for p in log.model.parameters() if p.requires_grad])
     beside = matrix - torch.diag(matrix.diagonal())
-    error = math.sqrt(2 * beside.square().sum().item() / 2)
+    error = math.sqrt(2 * beside.square().sum().item() / HessianTrace.VECTORS)
     scale = matrix.norm().item() + 1e-12
     assert row["hess_trace"] == pytest.approx(matrix.trace().item(), abs=5 * error + rel * scale)
     nearest = (torch.linalg.eigvalsh(matrix) - row["hess_max_ev"]).abs().min().item()

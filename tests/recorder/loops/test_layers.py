@@ -40,7 +40,7 @@ def check(chosen: Case, run: Path) -> None:
     assert [row for row in read(run, "events").to_dicts() if row["kind"] in ("error", "lost")] == []
 
 
-@pytest.mark.parametrize("name", ["linear", "conv 2d", "lstm, two layers, both ways", "transformer"])
+@pytest.mark.parametrize("name", ["linear", "conv 2d", "lstm, last state", "gru, last state", "transformer"])
 @pytest.mark.parametrize("n", [2, 4, 10])
 def test_whatever_the_number_of_samples(name: str, n: int, tmp_path: Path) -> None:
     """Also where it is that of the channels, of the steps in time, or a divisor of them."""

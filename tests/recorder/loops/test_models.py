@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from support.loops import Case, Log, fly_both, one_by_one
 from support.trainings import read
-from support.truth import check_null, check_values
+from support.truth import check_null, check_values, reasons
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
@@ -200,17 +200,23 @@ def penalised(model: nn.Module, batch: Batch) -> Tensor:
 
 
 CASES: dict[str, Case] = {
-    "a mapping": case(lambda: Returning(lambda a, b: {"scores": a, "hidden": b}), scored),
-    "a tuple": case(lambda: Returning(lambda a, b: (a, [b, "text"])), scored),
-    "a named tuple": case(lambda: Returning(Pair), scored),
-    "a dataclass": case(lambda: Returning(Output), scored),
+    "a mapping": case(lambda: Returning(lambda a, b: {"scores": a, "hidden": b.detach()}), scored),
+    "a tuple": case(lambda: Returning(lambda a, b: (a, [None, "text"])), scored),
+    "a named tuple": case(lambda: Returning(Pair), scored, null="made of each other"),
+    "a dataclass": case(
+        lambda: Returning(Output), scored, null="no individual gradients for scale: no module around it"
+    ),
+    "an output that another is made of": case(
+        lambda: Returning(lambda a, b: (F.pad(a[:, 1:], (1, 0)), a)), scored, null="made of each other"
+    ),
+    "the same output twice": case(lambda: Returning(lambda a, b: (a, a)), scored),
     "a mapping goes in": case(Taking, named),
     "nested": case(lambda: nn.Sequential(Nested(), nn.Linear(4, 3))),
     "two heads": case(Twice, squares, no_losses="2 losses"),
     "without gradients": case(Bootstrapped),
     "functional call": case(lambda: Functional(changed=False)),
     "functional call with other parameters": case(lambda: Functional(changed=True), null="do not add up"),
-    "mapped over samples": case(lambda: Mapped(modules=True), null="*"),
+    "mapped over samples": case(lambda: Mapped(modules=True)),
     "mapped over samples, parameters only": case(lambda: Mapped(modules=False)),
     "a weight used elsewhere": case(Borrowed, null="do not add up"),
     "a layer without samples": case(Broadcast),
@@ -224,7 +230,7 @@ def test_values_are_those_of_a_loop_over_samples(name: str, tmp_path: Path) -> N
     chosen, run = CASES[name], tmp_path / "run"
     log = fly(chosen, run)
     if chosen.null:
-        check_null(run, chosen.null.replace("*", ""))
+        check_null(run, chosen.null)
     else:
         check_values(run, log, chosen.tolerance, losses=not chosen.no_losses)
     if chosen.no_losses:
@@ -262,6 +268,9 @@ def test_hooks_of_the_user(hooks: Any, tmp_path: Path) -> None:
     log = fly(chosen, tmp_path / "run")
     assert seen[: len(seen) // 2] == seen[len(seen) // 2 :], "the recorded run's, then the bare one's"
     check_values(tmp_path / "run", log)
+    if hooks is looked_into:
+        assert read(tmp_path / "run", "steps")["hess_trace"].is_null().all()
+        assert any("hooks on its backward pass" in reason for reason in reasons(tmp_path / "run"))
 
 
 def test_gradients_that_hooks_of_modules_change(tmp_path: Path) -> None:
