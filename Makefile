@@ -11,11 +11,11 @@ DEV  := $(VENV)/installed-dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format wheel clean
+.PHONY: help demo test lint format coverage-table wheel clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | while IFS="$$(printf '\t')" read -r target text; do \
-		printf '  make %-8s %s\n' "$$target" "$$text"; done
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | while IFS="$$(printf '\t')" read -r target text; do \
+		printf '  make %-14s %s\n' "$$target" "$$text"; done
 	@echo 'PYTHON=python3.12 chooses the interpreter of a new .venv (3.11 or newer).'
 
 demo: $(DEMO)  ## record real trainings, healthy and faulty, and write a report of each
@@ -32,6 +32,9 @@ lint: $(DEV)  ## ruff and mypy only
 format: $(DEV)  ## let ruff format the code and mend what it can
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+coverage-table: $(DEV)  ## rewrite the README's table of models and instruments, from recordings
+	PYTHONPATH=tests $(BIN)/python -m support.coverage_table
 
 wheel: $(DEV)  ## build the wheel into dist/
 	$(BIN)/python -m build
