@@ -1,10 +1,11 @@
 """What recording needs: peak memory of a training with the recorder over that of a plain one.
 
-    python tests/benchmarks/memory.py [--problem 3c3d] [--steps 16] [--threads 1]
+    python tests/benchmarks/memory.py [--problem 3c3d] [--steps 12] [--repeats 5]
 
-Each arm runs in a process of its own. As at the start of a run every step is probed, but for the last two; every fifth
-measures curvature. Counted is the peak of the resident memory beyond what the process had when everything was imported.
-`held` is what the recorder's tensors hold between two probes, for good. Needs Linux.
+Each arm runs in processes of its own; printed is the median over them, with the least and the most. As at the start of
+a run every step is probed, but for the last two; every fifth measures curvature. Counted is the peak of the resident
+memory beyond what the process had when everything was imported. `held` is what the recorder's tensors hold between two
+probes, for good. Needs Linux.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import gc
 import json
 import re
+import statistics
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -34,7 +36,8 @@ def main() -> None:
     """Run every arm and print its peak, or run one of them and print what it used."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problem", choices=[p.name for p in PROBLEMS], default="3c3d")
-    parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--arms", nargs="+", metavar="NAME", choices=ARMS, default=list(ARMS), help=", ".join(ARMS))
     parser.add_argument("--one", choices=ARMS, help=argparse.SUPPRESS)
@@ -44,12 +47,15 @@ def main() -> None:
     if options.one:
         print(json.dumps(used(problem, ARMS[options.one], options.steps)))
         return
-    print(f"{problem.name}: {options.steps} steps, every one probed; MiB beyond imports and data")
-    plain = apart("plain", options)
-    for name in options.arms:
-        found = plain if name == "plain" else apart(name, options)
-        ratio, held = found["peak"] / plain["peak"], found["held"] - plain["held"]
-        print(f"  {name:10} {found['peak'] / 2**20:6.0f}   {ratio:5.2f} times plain   held {held / 2**20:6.2f}")
+    print(f"{problem.name}: {options.steps} steps, each probed but for two; MiB beyond imports")
+    names = ["plain", *(name for name in options.arms if name != "plain")]
+    found = [{name: apart(name, options) for name in names} for _ in range(options.repeats)]
+    for name in names:
+        peaks, plain = ([each[arm]["peak"] / 2**20 for each in found] for arm in (name, "plain"))
+        held = statistics.median(each[name]["held"] - each["plain"]["held"] for each in found) / 2**20
+        typical, ratio = statistics.median(peaks), statistics.median(peaks) / statistics.median(plain)
+        spread = f"({min(peaks):.0f}-{max(peaks):.0f})"
+        print(f"  {name:10} {typical:6.0f} {spread:11} {ratio:5.2f} times plain   held {held:6.2f}")
 
 
 def apart(arm: str, options: argparse.Namespace) -> dict[str, int]:
@@ -62,6 +68,7 @@ def apart(arm: str, options: argparse.Namespace) -> dict[str, int]:
 
 def used(problem: Problem, preset: str | None, steps: int) -> dict[str, int]:
     """Bytes: the peak of the resident memory beyond what is there now, and what tensors hold between two probes."""
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)  # the first one imports a good part of torch
     before = resident("VmRSS")
     with ExitStack() as stack:
         run = training(problem, settings(preset, steps), torch.device("cpu"), stack)
