@@ -28,6 +28,10 @@ class Context:
     """Bytes that a probe may hold."""
     hooks: bool = True
     """Whether modules may be hooked; not those of a compiled model, which would compile again."""
+    ranks: int = 1
+    """Processes whose gradients are averaged."""
+    sharded: bool = False
+    """Whether each rank holds only a part of a parameter."""
     step: int = 0
     """The step that runs, or ran last."""
     histogram_samples: int | Literal["all"] | None = None

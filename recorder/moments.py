@@ -27,10 +27,11 @@ class Moments:
     ) -> None:
         self._context = context
         self._strict = strict
-        instruments = list(instruments)
-        self.instruments = [i for i in instruments if context.hooks or not i.needs_layers]
-        for left_out in (i for i in instruments if i not in self.instruments):
-            context.explain(tuple(f"steps.{c.name}" for c in left_out.columns), "compiled")
+        obstacles = {i: _obstacle(context, i) for i in instruments}
+        self.instruments = [i for i, obstacle in obstacles.items() if not obstacle]
+        for left_out, obstacle in obstacles.items():
+            if obstacle and left_out.columns:
+                context.explain(tuple(dict.fromkeys(f"steps.{c.name}" for c in left_out.columns)), obstacle)
         self._own = frozenset(own)
         self._probing: dict[tuple[bool, frozenset[str]], frozenset[str]] = {}
         self._calls_of: dict[tuple[object, ...], _Calls] = {}
@@ -102,3 +103,10 @@ class Moments:
             ]
             for moment in MOMENTS
         }
+
+
+def _obstacle(context: Context, instrument: Instrument) -> str:
+    """Why an instrument cannot look at a model at all; empty if it can."""
+    if context.sharded and (instrument.needs_layers or instrument.needs_whole):
+        return "sharded: each rank holds a part of the parameters"
+    return "compiled" if instrument.needs_layers and not context.hooks else ""

@@ -32,7 +32,7 @@ from .settings import check, checked_intervals, checked_samples, tenth_of_memory
 from .signals import SignalWatch
 from .step import Step
 from .stepping import Stepping
-from .tensors import Tensors
+from .tensors import Tensors, is_sharded
 
 
 class Recorder:
@@ -141,6 +141,8 @@ class Recorder:
             self._outlet.deferred,
             tenth_of_memory(device) if self._probe_memory is None else self._probe_memory,
             hooks=not is_compiled(self._model),
+            ranks=attempt.rank_count,
+            sharded=is_sharded(self._model),
             step=attempt.first_step,
             histogram_samples=self._histogram_samples,
         )

@@ -33,3 +33,9 @@ class Tensors:
     def position_of(self) -> Mapping[int, int]:
         """Position of a tensor by its `id`."""
         return {id(parameter): i for i, parameter in enumerate(self.parameters)}
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether the ranks of a process group hold parts of the parameters (FSDP, tensor parallelism)."""
+    flat = any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
+    return flat or any(hasattr(parameter, "to_local") for parameter in model.parameters())  # of a DTensor

@@ -33,6 +33,8 @@ class Instrument:
     """True for those whose findings others build on: they probe whenever any instrument does."""
     needs_layers: ClassVar[bool] = False
     """True for those that watch the layers' inputs and output gradients, which a compiled model does not show."""
+    needs_whole: ClassVar[bool] = False
+    """True for those that read parameters and their gradients, of which a rank of a sharded model holds a part only."""
 
     def __init__(self, context: Context) -> None:
         self.context = context

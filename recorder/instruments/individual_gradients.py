@@ -56,11 +56,12 @@ class IndividualGradients(Instrument):
             step.put("inner_var", each.var())
 
     def _put_moments(self, step: Step, before: list[Tensor]) -> None:
-        passes, gradient = self.context.passes, self.context.gradient or []
+        passes, gradient, ranks = self.context.passes, self.context.gradient or [], self.context.ranks
         found: dict[int, Scatter] = {}
         for moments in second_moments(passes, before):
             if moments.count > 1 and moments.square.numel():
-                found[moments.position] = scatter(moments, gradient[moments.position], passes.samples, step.scale)
+                mean = gradient[moments.position]
+                found[moments.position] = scatter(moments, mean, passes.samples, step.scale, ranks=ranks)
         if passes.usable is None or not found:
             return
         positions = tuple(sorted(found))
@@ -73,7 +74,12 @@ Scatter = tuple[Tensor, Tensor, Tensor]
 
 
 def scatter(
-    moments: SecondMoments, gradient: Tensor, samples: int, scale: Tensor | None = None, eps: float = 0.0
+    moments: SecondMoments,
+    gradient: Tensor,
+    samples: int,
+    scale: Tensor | None = None,
+    eps: float = 0.0,
+    ranks: int = 1,
 ) -> Scatter:
     """How the individual gradients of one tensor scatter. The trace has ddof 1, the variances in the sum ddof 0.
 
@@ -81,15 +87,19 @@ def scatter(
     sum; otherwise only those whose individual gradients differ by more than rounding, and by more than the rounding of
     the tensor's largest. Without variance are dead units; nothing but rounding is the gradient of a bias that cancels
     (attention's keys).
+
+    Of several ranks the gradient is the mean over the samples of all: what they find around it, one degree of freedom
+    being lost by all of them together, is to be averaged.
     """
     count, square = moments.count, moments.square
     mean = gradient if scale is None else gradient * scale
-    mean_square = (mean if moments.total is None else moments.total * (samples / count)).square()
+    mean_square = (mean if moments.total is None or ranks > 1 else moments.total * (samples / count)).square()
     part = count / samples**2  # of a square, in which those of the parts are given
     variance = torch.sub(square, mean_square, alpha=part)
     rounding = torch.finfo(square.dtype).eps
     floor = square.amax() * (64 * rounding) ** 2
     differs = torch.sub(variance, square, alpha=4 * rounding) > floor if not eps else torch.ones_like(square) > 0
     ratio = torch.where(differs, mean_square / (variance + eps * part), 0.0)
-    trace = variance.sum().clamp_(min=0.0) * (samples**2 / (count - 1))
+    total = variance.sum() if ranks > 1 else variance.sum().clamp_(min=0.0)
+    trace = total * (samples**2 / count * (count * ranks) / (count * ranks - 1))
     return trace if scale is None else trace / scale**2, ratio.sum() * part, differs.sum().to(square.dtype)

@@ -43,6 +43,7 @@ class GradientNorms(Instrument):
         LAYERS["grad_norm_clipped"],
     )
     every_step = True
+    needs_whole = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -89,6 +90,7 @@ class Updates(Instrument):
     name = "updates"
     columns = (LAYERS["param_norm"], LAYERS["update_norm"], LAYERS["distance"], STEPS["update_norm"])
     serves = True
+    needs_whole = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)

@@ -18,8 +18,6 @@ from torch import Tensor, nn
 
 from recorder.instruments.curvature import HessianTrace
 
-from recorder.entry_counts import ENTRY_BINS
-
 INDIVIDUAL = ("start_slope", "end_slope", "grad_var", "gsnr_sum", "inner_mean", "inner_var")
 """Columns of `steps` that come from the gradients of the samples."""
 
@@ -197,8 +195,6 @@ def check_layers(path: Path, log: Log, index: int, found: Truth, rel: float, nor
 
 def check_histograms(path: Path, log: Log, index: int, found: Truth) -> None:
     """Exact counts of the first samples; entries within rounding of an edge may fall to either side."""
-    rows = {row["tensor"]: row for row in read(path, "histograms").filter(pl.col("step") == index).to_dicts()}
-    bounds = torch.tensor([-1e308, *ENTRY_BINS.edges()[1:-1], 1e308], dtype=torch.float64)
     file = next(file for file in sorted(path.glob("run-a*.json"), reverse=True))
     edges = json.loads(file.read_text())["edges"]
     rows = read(path, "histograms").filter(pl.col("step") == index).to_dicts()
