@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from .capture import time_first, watched
+from .fast_paths import FastPaths
 from .hooks import Hook
 from .losses import LossCall, LossWatch, individual_losses, is_stateless
 from .nested import tensors_in
@@ -88,6 +89,7 @@ class ForwardWatch:
     def __init__(self, model: nn.Module, loss_fn: object | None) -> None:
         self._loss_fn = loss_fn
         self._inputs = InputWatch(model)
+        self._fast_paths = FastPaths(model)
         self._losses: LossWatch | None = None
         self.loss_calls: Sequence[LossCall] = ()
         """With their graphs, those of the last micro-batch that was described."""
@@ -98,9 +100,11 @@ class ForwardWatch:
         self._inputs.place()
         self._losses = LossWatch()
         self._losses.__enter__()  # type: ignore[no-untyped-call]
+        self._fast_paths.enter(self._losses)
 
     def leave(self) -> None:
         """Stop watching; nothing of the step is held any longer."""
+        self._fast_paths.leave()
         self._inputs.remove()
         if self._losses is not None:
             self._losses.__exit__(None, None, None)  # type: ignore[no-untyped-call]

@@ -101,8 +101,8 @@ class Stepping:
 
     def _stop_watching(self) -> None:
         self._watched = None
+        self._watch.leave()  # first: it puts hooks back that an interrupted fast path was spared
         self.order.remove()
-        self._watch.leave()
         self._context.capture.disarm()
 
     def backward(

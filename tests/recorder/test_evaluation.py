@@ -9,6 +9,7 @@ import torch
 from support.audits import Rig, left_as_found
 from support.nosync import no_sync
 from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounter
 
 from recorder.evaluation import audited_evaluation
 
@@ -86,7 +87,7 @@ def test_the_audit_of_an_evaluation_does_not_change_its_result() -> None:
 @pytest.mark.parametrize("inner", [True, False])
 def test_the_audit_of_a_compiled_model_is_not_traced(inner: bool) -> None:
     """Where the recorder has the module and the user a compiled copy that it cannot know of, nothing is seen."""
-    counter = torch._dynamo.testing.CompileCounter()
+    counter = CompileCounter()
     model = small().eval()
     compiled = torch.compile(model, backend=counter)
     rig = Rig(model if inner else compiled)
