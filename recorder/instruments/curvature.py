@@ -92,7 +92,7 @@ class LargestEigenvalue(Curvature):
 
     name = "largest-eigenvalue"
     columns = (STEPS["hess_max_ev"], STEPS["hess_max_ev_residual"])
-    ITERATIONS = 6
+    ITERATIONS = 5
     """Hessian-vector products a probe."""
 
     def __init__(self, context: Context) -> None:
