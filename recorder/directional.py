@@ -13,7 +13,7 @@ from torch.func import functional_call, jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_map
 
-from .capture import Call
+from .call import Call
 from .hooks import Hook
 
 Direction = Mapping[str, Tensor]

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from .capture import time_first, watched
+from .call import time_first
+from .capture import watched
 from .fast_paths import FastPaths
 from .hooks import Hook
 from .losses import LossCall, LossWatch, individual_losses, is_stateless

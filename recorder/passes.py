@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from .capture import Call
+from .call import Call
 from .plan import Plan, Unit
 from .precision import widest
 from .projection import project

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
-from .capture import Call, time_first
+from .call import Call, time_first
 from .projection import is_linear
 from .tensors import Tensors
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from .capture import Call
+from .call import Call
 from .directional import Direction, directional_derivative, in_precision
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from .capture import Call
+from .call import Call
 from .directional import in_precision, transposed_derivative
 from .passes import Pass
 from .plan import Unit

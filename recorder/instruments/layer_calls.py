@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..capture import Call
+from ..call import Call
 from ..context import Context
 from ..passes import Pass
 from ..plan import Plan, make_plan

@@ -15,7 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ..capture import Call
+from ..call import Call
 from ..context import Context
 from ..output_curvature import NoCurvature, influences, prediction_of, random_gradient
 from ..passes import Pass, Passes
