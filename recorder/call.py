@@ -29,6 +29,8 @@ class Call:
     """Gradient of an output tensor by its position in the flattened output."""
     random_state: tuple[Tensor, Tensor | None] | None = None
     """State of the random numbers when the module was called: CPU, and the device's."""
+    buffers: Mapping[str, Tensor] | None = None
+    """Copies of the module's buffers when it was called, which the call may have moved."""
     versions: tuple[int, ...] = ()
     edges: dict[int, GradientEdge] = field(default_factory=dict)
     """Where in the graph the outputs are, if asked for."""

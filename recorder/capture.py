@@ -33,6 +33,10 @@ def watched() -> bool:
     return torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
+State = tuple[tuple[Tensor, Tensor | None], dict[str, Tensor]]
+"""Random numbers (on the CPU, on the device) and buffers of a module that is about to run."""
+
+
 class Capture:
     """Watches some modules for one step at a time: `arm`, run forward and backward, `take`, `release`."""
 
@@ -40,7 +44,7 @@ class Capture:
         self._handles: list[RemovableHandle] = []
         self._calls: list[Call] = []
         self._tensor_handles: list[RemovableHandle] = []
-        self._states: dict[nn.Module, list[tuple[Tensor, Tensor | None]]] = {}
+        self._states: dict[nn.Module, list[State]] = {}
         self.armed = False
         self.listening = False
         """Whether the backward pass of the step runs: gradients that others ask for are none of it."""
@@ -140,7 +144,8 @@ class Capture:
         try:
             device = next((p.device for p in module.parameters()), torch.device("cpu"))
             on_device = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-            self._states.setdefault(module, []).append((torch.get_rng_state(), on_device))
+            buffers = {name: buffer.detach().clone() for name, buffer in module.named_buffers()}
+            self._states.setdefault(module, []).append(((torch.get_rng_state(), on_device), buffers))
         except RuntimeError:  # under CUDA graph capture there is no state to read: the module stays uncovered
             return
 
@@ -155,7 +160,7 @@ class Capture:
 
     def _note(self, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         states = self._states.get(module)
-        state = states.pop() if states else None
+        random_state, buffers = states.pop() if states else (None, None)
         found = {id(t): (i, t) for i, t in enumerate(leaves(output)) if isinstance(t, Tensor) and t.requires_grad}
         differentiable = list(found.values())
         if not differentiable:
@@ -164,7 +169,8 @@ class Capture:
         shapes = {i: tuple(t.shape) for i, t in differentiable}
         given_shapes = tuple(tuple(t.shape) for t in given if not isinstance(t, nn.Parameter))
         inputs = mapped(_detached, args), mapped(_detached, kwargs)
-        call = Call(module, *inputs, next(iter(shapes.values())), shapes, given_shapes, random_state=state)
+        call = Call(module, *inputs, next(iter(shapes.values())), shapes, given_shapes, random_state=random_state)
+        call.buffers = buffers
         call.packed = holds(PackedSequence, args, kwargs, output)
         call.nested = self.thorough and _nested([t for _, t in differentiable])
         call.versions = versions_of(given)

@@ -76,7 +76,8 @@ def _rerun(
     def outputs(values: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         if call.random_state is not None:
             _set_random_state(call.random_state, some.device)
-        buffers = {name: buffer.clone() for name, buffer in call.module.named_buffers()}
+        kept = dict(call.module.named_buffers()) if call.buffers is None else call.buffers
+        buffers = {name: buffer.clone() for name, buffer in kept.items()}
         with _without_hooks(call.module):
             output = functional_call(call.module, {**parameters, **values, **buffers}, args, kwargs)
         flat = tree_flatten(output)[0]

@@ -354,6 +354,11 @@ CASES: dict[str, Case] = {
     "weight norm": case(
         lambda: nn.Sequential(parametrizations.weight_norm(nn.Linear(4, 4)), nn.Tanh(), nn.Linear(4, 3)), numbers(4)
     ),
+    "spectral norm, moving": case(
+        lambda: nn.Sequential(parametrizations.spectral_norm(nn.Linear(4, 4)), nn.Tanh(), nn.Linear(4, 3)),
+        numbers(4),
+        each=unreduced,
+    ),
     "orthogonal": case(
         lambda: nn.Sequential(parametrizations.orthogonal(nn.Linear(4, 4)), nn.Tanh(), nn.Linear(4, 3)),
         numbers(4),

@@ -47,11 +47,11 @@ class Bare:
 
 @dataclass
 class Moment:
-    """One step of the loop: what the model was like at its first pass, and how it changed."""
+    """One step of the loop: what the model was like before it, and how it changed."""
 
     state: dict[str, Tensor] = field(default_factory=dict)
     parameters: list[Tensor] = field(default_factory=list)
-    """The same of the parameters alone."""
+    """What they were at the first pass, which may have moved them."""
     random: list[Tensor] = field(default_factory=list)
     """State of the random numbers at the start of each pass."""
     passes: list[Each | None] = field(default_factory=list)
@@ -83,13 +83,13 @@ class Log:
     @contextmanager
     def step(self) -> Iterator[Callable[..., None]]:
         """A step of the recorder; what it yields differentiates a loss, given the losses of its samples alone."""
-        moment = Moment(random=[torch.get_rng_state()])
+        state = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        moment = Moment(state, random=[torch.get_rng_state()])
         self.moments.append(moment)
         with self.recorder.step() as step:
 
             def backward(loss: Tensor, each: Each | None = None, **options: Any) -> None:
                 if not moment.passes:
-                    moment.state = {name: t.detach().clone() for name, t in self.model.state_dict().items()}
                     moment.parameters = self.values()
                 step.backward(loss, **options)
                 moment.passes.append(each)
