@@ -36,7 +36,6 @@ class Call:
     """Where in the graph the outputs are, if asked for."""
     packed: bool = False
     """Whether packed sequences went in or came out: their entries are sorted by time."""
-
     nested: bool = False
     """Whether one output was made of another, so that the gradient of the latter says the same again."""
 
@@ -69,6 +68,11 @@ class Call:
         if found is not None and position and isinstance(self.module, nn.RNNBase):
             return 1 if len(shape) == 3 else None  # states are by layer, whatever comes first in sequences
         return found if found is None or shape == self.shape else sample_dimension(self.module, shape, samples)
+
+    @property
+    def input(self) -> Any:
+        """What went in, of a layer of torch with one input."""
+        return self.args[0] if self.args else self.kwargs["input"]
 
     @property
     def intact(self) -> bool:

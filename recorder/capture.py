@@ -20,7 +20,7 @@ from torch.utils.hooks import RemovableHandle
 
 from .call import Call, sample_dimension, versions_of
 from .graph import Walk
-from .hooks import Hook
+from .hooks import Hook, watched
 from .nested import holds, leaves, mapped, tensors_in
 
 

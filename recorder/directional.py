@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, jvp
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._pytree import tree_flatten, tree_map
 
 from .call import Call
 from .hooks import Hook
+from .nested import leaves, mapped
+from .precision import in_precision
 
 Direction = Mapping[str, Tensor]
 """Entries of the direction by the module's own parameter name; a parameter that is not in it does not move."""
@@ -50,19 +51,14 @@ def transposed_derivative(
     some = next(iter(moved.values()))
     outputs = _rerun(call, parameters, some, tuple(gradients))
     with _replaying(some.device), torch.enable_grad():
-        leaves = {name: value.requires_grad_() for name, value in moved.items()}
+        variables = {name: value.requires_grad_() for name, value in moved.items()}
         given = [in_precision(some.dtype, gradient) for gradient in gradients.values()]
-        pairs = [(r, w) for r, w in zip(outputs(leaves), given, strict=True) if r.requires_grad]
+        pairs = [(r, w) for r, w in zip(outputs(variables), given, strict=True) if r.requires_grad]
         results, weights = zip(*pairs, strict=True) if pairs else ((), ())  # others are made without these parameters
         found = torch.autograd.grad(
-            results, list(leaves.values()), weights, is_grads_batched=True, allow_unused=True, materialize_grads=True
+            results, list(variables.values()), weights, is_grads_batched=True, allow_unused=True, materialize_grads=True
         )
-    return dict(zip(leaves, found, strict=True))
-
-
-def in_precision(dtype: torch.dtype, value: Any) -> Any:
-    """A floating tensor in the precision of the parameters (autocast may have lowered it), anything else as it is."""
-    return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value
+    return dict(zip(variables, found, strict=True))
 
 
 def _rerun(
@@ -71,7 +67,7 @@ def _rerun(
     """The module as a function of the parameters that move, with the inputs and random numbers of its call."""
     if any(not isinstance(h, Hook) for m in call.module.modules() for h in m._forward_pre_hooks.values()):
         raise ValueError("a hook runs before it (weight norm, pruning), so that running it again would leave a trace")
-    args, kwargs = (tree_map(lambda item: in_precision(some.dtype, item), value) for value in (call.args, call.kwargs))
+    args, kwargs = (mapped(partial(in_precision, some.dtype), value) for value in (call.args, call.kwargs))
 
     def outputs(values: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         if call.random_state is not None:
@@ -80,7 +76,7 @@ def _rerun(
         buffers = {name: buffer.clone() for name, buffer in kept.items()}
         with _without_hooks(call.module):
             output = functional_call(call.module, {**parameters, **values, **buffers}, args, kwargs)
-        flat = tree_flatten(output)[0]
+        flat = leaves(output)
         return tuple(flat[i] for i in positions)
 
     return outputs
@@ -91,13 +87,13 @@ def _backwards_twice(
 ) -> tuple[Tensor, ...]:
     """J d as the derivative of (J^T u).d in u, which is linear in u."""
     with torch.enable_grad():
-        leaves = {name: value.requires_grad_() for name, value in moved.items()}
-        results = outputs(leaves)
+        variables = {name: value.requires_grad_() for name, value in moved.items()}
+        results = outputs(variables)
         weights = [torch.zeros_like(result, requires_grad=True) for result in results]
         gradients = torch.autograd.grad(
-            results, list(leaves.values()), weights, create_graph=True, allow_unused=True, materialize_grads=True
+            results, list(variables.values()), weights, create_graph=True, allow_unused=True, materialize_grads=True
         )
-        along = [(g * direction[name]).sum() for name, g in zip(leaves, gradients, strict=True)]
+        along = [(g * direction[name]).sum() for name, g in zip(variables, gradients, strict=True)]
         return torch.autograd.grad(torch.stack(along).sum(), weights)
 
 

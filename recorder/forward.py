@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from .call import time_first
-from .capture import watched
 from .fast_paths import FastPaths
-from .hooks import Hook
+from .hooks import Hook, watched
 from .losses import LossCall, LossWatch, individual_losses, is_stateless
 from .nested import tensors_in
 from .step import MicroBatch

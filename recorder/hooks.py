@@ -1,9 +1,11 @@
-"""A hook on a module of the user's, which neither a copy nor a pickle of the module takes along."""
+"""Hooks on modules of the user's, which neither a copy nor a pickle of the module takes along."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import torch
 
 
 class Hook:
@@ -28,3 +30,12 @@ def _inert() -> Callable[..., None]:
 
 def nothing(*_: Any) -> None:
     """What is left of a hook in a copy of its module."""
+
+
+def watched() -> bool:
+    """Whether a forward pass is one that a hook may look at: differentiated, and not being traced.
+
+    A compiled copy of a module that we know only uncompiled runs through the module's hooks while it is traced. What
+    they do would become part of the compiled code, and have it compiled anew whenever that changes.
+    """
+    return torch.is_grad_enabled() and not torch.compiler.is_compiling()

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from .graph import Walk, is_leaf
-from .precision import widest
+from .precision import widened, widest
 
 FUNCTIONS: Mapping[Callable[..., Tensor], inspect.Signature] = {
     function: inspect.signature(function)
@@ -191,11 +191,6 @@ _ON_THE_WAY: Mapping[str, Callable[[Any, int], Any]] = {
     "ToCopyBackward0": lambda *_: 1.0,
 }
 """Operations that a loss may pass, and the factor that each applies to the operand at a position."""
-
-
-def widened(value: Any) -> Any:
-    """A tensor of half precision in float32, anything else as it is."""
-    return value.float() if isinstance(value, Tensor) and value.dtype in (torch.float16, torch.bfloat16) else value
 
 
 def _precisely(value: Tensor) -> Tensor:

@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from .losses import LossCall, widened
+from .losses import LossCall
+from .precision import widened
 
 Signs = Callable[[Tensor], Tensor]
 """Random signs in the shape, precision and place of a tensor."""

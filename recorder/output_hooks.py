@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from .capture import watched
-from .hooks import Hook
+from .hooks import Hook, watched
 
 
 class OutputHooks:

@@ -16,7 +16,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from .call import Call
-from .directional import Direction, directional_derivative, in_precision
+from .directional import Direction, directional_derivative
+from .precision import in_precision
 
 
 def _linear(module: Any, d: Direction, x: Tensor) -> Tensor:
@@ -139,8 +140,7 @@ def project(
 def _by_forward_operation(call: Call, directions: Sequence[Direction]) -> Iterable[Tensor]:
     """J d of a linear module, for all directions in one pass where its outputs can stand side by side."""
     module, forward = call.module, type(call.module).forward
-    x = call.args[0] if call.args else call.kwargs["input"]
-    x = in_precision(next(iter(directions[0].values())).dtype, x)
+    x = in_precision(next(iter(directions[0].values())).dtype, call.input)
     side = _SIDE_BY_SIDE.get(forward)
     large = next(iter(call.gradients.values())).numel() > LARGE
     if len(directions) == 1 or side is None or large or getattr(module, "groups", 1) > 1:

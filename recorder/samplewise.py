@@ -10,9 +10,10 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from .call import Call
-from .directional import in_precision, transposed_derivative
+from .directional import transposed_derivative
 from .passes import Pass
 from .plan import Unit
+from .precision import in_precision
 from .projection import check, is_plain, sample_dimension_of
 from .twins import by_twin, has_rule
 
@@ -73,10 +74,9 @@ def cheap(module: nn.Module) -> bool:
 
 def layer_input(call: Call, one: Pass, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Input and output gradient of a layer's call, samples first, in the precision of the parameters."""
-    x = call.args[0] if call.args else call.kwargs["input"]
     dimension = sample_dimension_of(call, 0, one.samples)
     gradient = in_precision(dtype, call.gradients[0])
-    return in_precision(dtype, x).movedim(dimension, 0), gradient.movedim(dimension, 0)
+    return in_precision(dtype, call.input).movedim(dimension, 0), gradient.movedim(dimension, 0)
 
 
 def _of_rows(unit: Unit, x: Tensor, gradient: Tensor, rows: slice) -> Parts:

@@ -26,7 +26,6 @@ class Instrument:
     """Edges of the bins of a histogram, for the run file; of one with several dimensions, by dimension."""
     every_step: ClassVar[bool] = False
     """True for the cheap ones that look at every step; the others are called at probed steps only."""
-
     sparse: ClassVar[bool] = False
     """True for the expensive ones: they probe at every SPARSER-th probe only, and not densely at the start."""
     serves: ClassVar[bool] = False

@@ -50,7 +50,7 @@ class Wiring(Instrument):
     def begin(self, step: Step) -> None:
         """Start over when the tensors of the model or of an optimizer are not those of the last probe."""
         named = Tensors.of(self.context.model, self.context.loss_fn)
-        held = _held(self.context)
+        held = [tensor for group in self.context.groups() for tensor in group["params"]]
         signature = _signature((*named.parameters, *held))
         if signature != self._signature:
             self._signature, self._walks_left = signature, FIRST_STEPS
@@ -149,11 +149,6 @@ def leaves(loss: Tensor) -> tuple[list[Tensor], bool]:
 def gradient_states(tensors: Iterable[Tensor]) -> dict[int, object]:
     """By the `id` of each tensor, what changes when a backward pass adds to its gradient; None without a gradient."""
     return {id(t): None if t.grad is None else (id(t.grad), t.grad._version) for t in tensors}
-
-
-def _held(context: Context) -> list[Tensor]:
-    groups = (group for optimizer in context.optimizers for group in optimizer.param_groups)
-    return [tensor for group in groups for tensor in group["params"]]
 
 
 def _signature(tensors: Iterable[Tensor]) -> object:
