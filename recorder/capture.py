@@ -24,19 +24,6 @@ from .hooks import Hook, watched
 from .nested import holds, leaves, mapped, tensors_in
 
 
-def watched() -> bool:
-    """Whether a forward pass is one that a hook may look at: differentiated, and not being traced.
-
-    A compiled copy of a module that we know only uncompiled runs through the module's hooks while it is traced. What
-    they do would become part of the compiled code, and have it compiled anew whenever that changes.
-    """
-    return torch.is_grad_enabled() and not torch.compiler.is_compiling()
-
-
-State = tuple[tuple[Tensor, Tensor | None], dict[str, Tensor]]
-"""Random numbers (on the CPU, on the device) and buffers of a module that is about to run."""
-
-
 class Capture:
     """Watches some modules for one step at a time: `arm`, run forward and backward, `take`, `release`."""
 

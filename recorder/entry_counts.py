@@ -17,7 +17,6 @@ from .bins import LAYOUTS, Bins, Layout, bins_of, bins_of_codes, readable
 from .passes import Passes
 from .plan import Unit
 from .samplewise import in_chunks
-from .second_moments import groups
 
 ENTRY_BINS = Bins(-24, 8)
 """Of the entries alone: every power of two from 6e-8, the precision of float32, to 256; 67 bins."""
@@ -84,12 +83,11 @@ def count_entries(
 
 def _of_all(passes: Passes, before: list[Tensor], most: int | None, joint: bool) -> Iterator[Entries]:
     """The entries of every tensor of the plan, a layer and a chunk of samples at a time."""
-    for group in groups(passes.plan.units if passes.plan else ()):
+    for group in passes.groups:
         try:
             yield from _of_group(group, passes, before, most, joint)
         except (ValueError, RuntimeError, NotImplementedError) as error:
-            for unit in group:
-                passes.give_up(unit, f"{type(unit.module).__name__}: {error}")
+            passes.give_up(group, error)
 
 
 def _of_group(

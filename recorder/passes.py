@@ -98,6 +98,11 @@ class Passes:
         ready = self.complete and self.passes and self.plan is not None and not self.plan.uncovered
         return self.plan if ready else None
 
+    @property
+    def groups(self) -> list[list[Unit]]:
+        """The units of the plan, together where they share a tensor (tied weights)."""
+        return [] if self.plan is None else self.plan.groups
+
     def _projected(self, directions: Sequence[list[Tensor]], before: list[Tensor]) -> list[Tensor] | None:
         """g_i.d of every kept sample for each direction d, (kept,) in float64 where the device has it.
 
@@ -128,11 +133,12 @@ class Passes:
         try:
             parts = project(call, unit.values(before), along, one.samples, one.kept)
         except (ValueError, RuntimeError, NotImplementedError) as error:  # of this module, not of ours
-            self.give_up(unit, f"{type(unit.module).__name__}: {error}")
+            self.give_up([unit], error)
             return None
         return [part.to(widest(part.device)) for part in parts]
 
-    def give_up(self, unit: Unit, reason: str) -> None:
-        """Take a unit that turned out not to be projectable out of the plan."""
+    def give_up(self, units: Sequence[Unit], error: Exception) -> None:
+        """Take units whose parts turned out not to be had out of the plan."""
         assert self.plan is not None
-        self.plan = self.plan.without(unit, reason)
+        for unit in units:
+            self.plan = self.plan.without(unit, f"{type(unit.module).__name__}: {error}")

@@ -70,8 +70,19 @@ class Plan:
         """Modules that run again, whose random state must be kept."""
         return [unit.module for unit in self.units if not unit.linear]
 
+    @property
+    def groups(self) -> list[list[Unit]]:
+        """The units, together where they share a tensor (tied weights)."""
+        found: list[list[Unit]] = []
+        for unit in self.units:
+            mine = set(unit.parameters.values())
+            sharing = [g for g in found if any(mine & set(other.parameters.values()) for other in g)]
+            found = [g for g in found if g not in sharing]
+            found.append([other for g in sharing for other in g] + [unit])
+        return found
+
     def without(self, unit: Unit, reason: str) -> Plan:
-        """The plan after a module turned out not to be projectable."""
+        """The plan after the parts of a module turned out not to be had."""
         left = tuple(each for each in self.units if each is not unit)
         uncovered = {**self.uncovered, **dict.fromkeys(unit.parameters.values(), reason)}
         return replace(self, units=left, uncovered=uncovered)

@@ -43,10 +43,15 @@ def in_chunks(
     for first in range(0, samples if calls else 0, size):
         found: dict[int, Tensor] = {}
         for unit, call in calls:
-            for name, part in of_call(unit, one, call, before, first, min(first + size, samples)).items():
-                position = unit.parameters[name]
-                found[position] = found[position] + part if position in found else part
+            parts = of_call(unit, one, call, before, first, min(first + size, samples))
+            accumulate(found, {unit.parameters[name]: part for name, part in parts.items()})
         yield found
+
+
+def accumulate(sums: dict[int, Tensor], more: Mapping[int, Tensor]) -> None:
+    """Add tensors to the sums at the same positions."""
+    for i, value in more.items():
+        sums[i] = sums[i] + value if i in sums else value
 
 
 def samples_used(units: Sequence[Unit], one: Pass) -> int:
@@ -88,13 +93,14 @@ def _of_rows(unit: Unit, x: Tensor, gradient: Tensor, rows: slice) -> Parts:
 
 
 def _weight_or_bias(module: Any, name: str, x: Tensor, gradient: Tensor) -> Tensor:
-    if name == "bias" and isinstance(module, nn.Conv2d):
+    """Of a convolution: an ordinary one of two dimensions by a product of matrices, quicker than BackPACK's rule."""
+    if name == "bias":
         return gradient.flatten(2).sum(2)
     ordinary = isinstance(module, nn.Conv2d) and module.groups == 1
-    if name == "weight" and ordinary and isinstance(module.padding, tuple) and module.padding_mode == "zeros":
+    if ordinary and isinstance(module.padding, tuple) and module.padding_mode == "zeros":
         columns = _columns(module, x)
         return torch.bmm(gradient.flatten(2), columns.transpose(1, 2)).reshape(len(x), *module.weight.shape)
-    return by_twin(module, name, x, gradient)
+    return by_twin(module, x, gradient)
 
 
 def _columns(module: nn.Conv2d, x: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .passes import Pass, Passes
 from .plan import Unit
-from .samplewise import in_chunks, layer_input, samples_used
+from .samplewise import accumulate, in_chunks, layer_input, samples_used
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,25 +42,13 @@ def second_moments(passes: Passes, before: list[Tensor]) -> Iterator[SecondMomen
 
 
 def _second_moments(passes: Passes, before: list[Tensor]) -> Iterator[SecondMoments]:
-    for group in groups(passes.plan.units if passes.plan else ()):
+    for group in passes.groups:
         try:
             with torch.no_grad(), torch.autocast(before[0].device.type, enabled=False):
                 found = list(_of_group(group, passes, before))
             yield from found
         except (ValueError, RuntimeError, NotImplementedError) as error:
-            for unit in group:
-                passes.give_up(unit, f"{type(unit.module).__name__}: {error}")
-
-
-def groups(units: tuple[Unit, ...]) -> list[list[Unit]]:
-    """The units, together where they share a tensor (tied weights)."""
-    found: list[list[Unit]] = []
-    for unit in units:
-        mine = set(unit.parameters.values())
-        sharing = [g for g in found if any(mine & set(other.parameters.values()) for other in g)]
-        found = [g for g in found if g not in sharing]
-        found.append([other for g in sharing for other in g] + [unit])
-    return found
+            passes.give_up(group, error)
 
 
 def _of_group(group: list[Unit], passes: Passes, before: list[Tensor]) -> Iterator[SecondMoments]:
@@ -73,15 +61,15 @@ def _of_group(group: list[Unit], passes: Passes, before: list[Tensor]) -> Iterat
         products = _by_products(group, one, before) if whole else None
         if products is not None:
             count += one.kept
-            _add(squares, products)
+            accumulate(squares, products)
             continue
         projected = []
         for parts in in_chunks(group, one, before):
             count += len(next(iter(parts.values())))
             projected.append(_projections(parts, passes.asked))
-            _add(squares, {i: part.square().sum(0) for i, part in parts.items()})
+            accumulate(squares, {i: part.square().sum(0) for i, part in parts.items()})
             if not whole:  # else it is the gradient
-                _add(totals, {i: part.sum(0) for i, part in parts.items()})
+                accumulate(totals, {i: part.sum(0) for i, part in parts.items()})
         one.supply(group, projected)
     for i in (i for i in positions if i in squares):
         yield SecondMoments(i, squares[i], totals.get(i), count)
@@ -97,10 +85,11 @@ def _projections(parts: dict[int, Tensor], directions: Sequence[list[Tensor]]) -
 
 
 def _by_products(group: list[Unit], one: Pass, before: list[Tensor]) -> dict[int, Tensor] | None:
-    """Squares of one linear layer called once on vectors: a product. None for anything else."""
-    calls = [call for unit in group for call in one.calls.get(unit.module, ())]
+    """Squares of one linear layer, none of whose weights are tied, called once on vectors. None for anything else."""
     module, own = group[0].module, group[0].parameters
-    if len(calls) != 1 or type(module).forward is not nn.Linear.forward or not group[0].linear:
+    calls = one.calls.get(module, [])
+    alone = len(group) == len(calls) == 1
+    if not alone or type(module).forward is not nn.Linear.forward or not group[0].linear:
         return None
     x, gradient = layer_input(calls[0], one, before[next(iter(own.values()))].dtype)
     if not calls[0].intact or gradient.dim() != 2 or len(gradient) != one.kept:
@@ -110,8 +99,3 @@ def _by_products(group: list[Unit], one: Pass, before: list[Tensor]) -> dict[int
     if "bias" in own:
         found["bias"] = squared.sum(0)
     return {own[name]: value for name, value in found.items()}
-
-
-def _add(sums: dict[int, Tensor], more: dict[int, Tensor]) -> None:
-    for i, value in more.items():
-        sums[i] = sums[i] + value if i in sums else value

@@ -36,15 +36,17 @@ def has_rule(module: nn.Module) -> bool:
     return type(module).forward in RULES and not any(getattr(module, "output_padding", ()))
 
 
-def by_twin(module: nn.Module, name: str, x: Tensor, gradient: Tensor) -> Tensor:
-    """What each entry of the batch adds to the gradient of a parameter, (n, *shape of the parameter).
+def by_twin(module: nn.Module, x: Tensor, gradient: Tensor) -> Tensor:
+    """What each entry of the batch adds to the gradient of the weight, (n, *shape of the weight).
 
     `x`, `gradient`: input and output gradient of one call, (n, ...).
     """
     twin, x = _twin(module, x)
     twin.input0, twin.output = x, gradient
     with weight_jac_t_save_memory(save_memory=True):
-        found: Tensor = RULES[type(module).forward].param_mjp(name, twin, None, (gradient,), gradient, sum_batch=False)
+        found: Tensor = RULES[type(module).forward].param_mjp(
+            "weight", twin, None, (gradient,), gradient, sum_batch=False
+        )
     return found
 
 

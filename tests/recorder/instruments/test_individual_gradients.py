@@ -157,3 +157,28 @@ def test_signal_to_noise_equals_cockpits_with_its_epsilon(file: Path, tmp_path: 
             count += gradient[0].numel()
         assert biased / count == pytest.approx(expected["MeanGSNR"], rel=1e-9)
         assert 1 - batch * unbiased / count == pytest.approx(expected["EarlyStopping"], rel=1e-9)
+
+
+class Alternating(nn.Module):
+    """Two layers with one weight: both run in the first pass, only the second in later ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 3), nn.Linear(6, 3)
+        self.second.weight = self.first.weight
+        self.both = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        both, self.both = self.both, False
+        return self.first(x) + self.second(x) if both else self.second(x)
+
+
+def test_of_layers_with_a_tied_weight_only_those_that_ran_are_measured(tmp_path: Path) -> None:
+    model, batches = Alternating().double(), [(vectors(5), torch.randint(0, 3, (5,))) for _ in range(2)]
+    training = train(tmp_path / "run", model, batches, nn.CrossEntropyLoss())
+    found = {r["tensor"]: r["grad_var"] for r in read(training.path, "layers").filter(step=1).to_dicts()}
+    gradients = individual_gradients(model, training.parameters[1], *batches[1])
+    expected = [g.flatten(1).var(0).sum().item() for g in gradients]
+    assert found["first.weight"] == pytest.approx(expected[0], rel=1e-5)
+    assert found["first.bias"] is None
+    assert found["second.bias"] == pytest.approx(expected[2], rel=1e-5)
