@@ -24,6 +24,10 @@ from .hooks import Hook, watched
 from .nested import holds, leaves, mapped, tensors_in
 
 
+State = tuple[tuple[Tensor, Tensor | None], dict[str, Tensor]]
+"""Random numbers (on the CPU, on the device) and buffers of a module that is about to run."""
+
+
 class Capture:
     """Watches some modules for one step at a time: `arm`, run forward and backward, `take`, `release`."""
 
