@@ -23,7 +23,6 @@ from .graph import Walk
 from .hooks import Hook, watched
 from .nested import holds, leaves, mapped, tensors_in
 
-
 State = tuple[tuple[Tensor, Tensor | None], dict[str, Tensor]]
 """Random numbers (on the CPU, on the device) and buffers of a module that is about to run."""
 
