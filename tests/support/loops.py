@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_flatten, tree_map
 
 from recorder import Recorder
@@ -83,13 +84,13 @@ class Log:
     @contextmanager
     def step(self) -> Iterator[Callable[..., None]]:
         """A step of the recorder; what it yields differentiates a loss, given the losses of its samples alone."""
-        state = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
-        moment = Moment(state, random=[torch.get_rng_state()])
+        moment = Moment(self._state(), random=[torch.get_rng_state()])
         self.moments.append(moment)
         with self.recorder.step() as step:
 
             def backward(loss: Tensor, each: Each | None = None, **options: Any) -> None:
                 if not moment.passes:
+                    moment.state = self._state() | moment.state  # what was lazy had none before
                     moment.parameters = self.values()
                 step.backward(loss, **options)
                 moment.passes.append(each)
@@ -97,6 +98,10 @@ class Log:
                 self.losses.append(loss.detach().clone())
 
             yield backward
+
+    def _state(self) -> dict[str, Tensor]:
+        found = self.model.state_dict().items()
+        return {name: tensor.detach().clone() for name, tensor in found if not is_lazy(tensor)}
 
     def values(self) -> list[Tensor]:
         return [parameter.detach().clone() for parameter in self.model.parameters()]
