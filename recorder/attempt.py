@@ -41,7 +41,11 @@ def admit(directory: RunDirectory, resume: bool, first_step: int | None) -> tupl
     rank, rank_count = ranks()
     if rank > 0:
         told = _told(directory, rank, rank_count)
-        return (told, exactly(directory, told.number, rank)) if told else _alone(directory, resume, first_step)
+        return (
+            (told, exactly(directory, told.number, rank))
+            if told
+            else _alone(directory, resume, first_step, rank, rank_count)
+        )
     attempt, claim = _decided(directory, resume, first_step, rank_count)
     store = _store()
     if store is not None:
@@ -58,9 +62,10 @@ def _decided(directory: RunDirectory, resume: bool, first_step: int | None, rank
     return Attempt(claim.attempt, run_id, begin, 0, rank_count), claim
 
 
-def _alone(directory: RunDirectory, resume: bool, first_step: int | None) -> tuple[Attempt, Claim]:
+def _alone(
+    directory: RunDirectory, resume: bool, first_step: int | None, rank: int, rank_count: int
+) -> tuple[Attempt, Claim]:
     """The attempt of a rank that is not told: what it has recorded itself tells which."""
-    rank, rank_count = ranks()
     attempts = _begun(directory, resume, rank)
     claim = after(directory, attempts[-1] if attempts else -1, rank, others=resume)
     return Attempt(claim.attempt, "", first_step or 0, rank, rank_count), claim

@@ -2,8 +2,9 @@
 
 In evaluation mode, where nothing is differentiated or no parameter wants a gradient, attention and transformer encoders
 run fused kernels, which round otherwise, unless they find hooks in themselves or a function mode. A frozen encoder
-inside a model that trains does so at every step. So while such a module runs, our hooks and our mode are gone. Who does
-that are hooks on all modules, which torch's search does not find; they exist only around models that have such modules.
+inside a model that trains does so at every step. So while such a module runs, our hooks and our mode are gone. Hooks
+on all modules take them out and put them back, which torch's search does not find; they exist only around models that
+have such modules.
 """
 
 from __future__ import annotations

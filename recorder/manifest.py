@@ -70,7 +70,7 @@ def run_file(
         "git_commit": origin.git_commit,
         "command": " ".join(sys.orig_argv),
         "versions": {"python": platform.python_version(), "torch": str(torch.__version__)},
-        "device": str(next((p.device for p in context.tensors.parameters), "cpu")),
+        "device": str(context.tensors.device),
         "mode": origin.mode,
         "preset": origin.preset,
         "schedule": dict(origin.schedule),
@@ -152,9 +152,8 @@ def _loss(loss_fn: object | None) -> dict[str, Any] | None:
 
 
 def _instrument(instrument: Instrument) -> dict[str, Any]:
-    tables = {id(column): table.name for table in schema.TABLES.values() for column in table.columns.values()}
     columns = [
-        {"table": tables[id(c)], "column": c.name, "unit": c.unit, "description": c.description}
+        {"table": schema.table_of(c), "column": c.name, "unit": c.unit, "description": c.description}
         for c in instrument.columns
     ]
     return {"name": instrument.name, "columns": columns}

@@ -30,8 +30,8 @@ class Moments:
         obstacles = {i: _obstacle(context, i) for i in instruments}
         self.instruments = [i for i, obstacle in obstacles.items() if not obstacle]
         for left_out, obstacle in obstacles.items():
-            if obstacle and left_out.columns:
-                context.explain(tuple(dict.fromkeys(f"steps.{c.name}" for c in left_out.columns)), obstacle)
+            if obstacle:
+                left_out.explain(obstacle)
         self._own = frozenset(own)
         self._probing: dict[tuple[bool, frozenset[str]], frozenset[str]] = {}
         self._calls_of: dict[tuple[object, ...], _Calls] = {}

@@ -13,7 +13,7 @@ from .deferred import Deferred
 from .directory import RunDirectory
 from .tensors import Tensors
 from .window import Window
-from .writer import ShardNames, Writer
+from .writer import Writer
 
 
 class Outlet:
@@ -30,9 +30,8 @@ class Outlet:
         double = any(parameter.dtype == torch.float64 for parameter in tensors.parameters)
         self.buffer = Buffer(device, len(tensors), torch.float64 if double else torch.float32)
         self.deferred = Deferred(device)
-        names = ShardNames(attempt.number, attempt.rank)
         window = Window(tensors.names, alone=attempt.rank_count == 1)
-        self.writer = Writer(directory, names, run_id, window)
+        self.writer = Writer(directory, attempt, run_id, window)
         self._due = time.monotonic() + self.writer.interval
 
     @property

@@ -13,7 +13,6 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -130,8 +129,8 @@ class Recorder:
     def _prepare(self) -> None:
         """Everything that lives as long as the run."""
         attempt = self._attempt
-        device = next((p.device for p in self._model.parameters()), torch.device("cpu"))
         tensors = Tensors.of(self._model, self._loss_fn)
+        device = tensors.device
         self._outlet = Outlet(self._directory, attempt, self._run_id, tensors, device)
         self._context = Context(
             self._model,

@@ -371,6 +371,14 @@ TABLES: Mapping[str, Table] = MappingProxyType(
     {t.name: t for t in (STEPS, LAYERS, MODULES, HISTOGRAMS, METRICS, EVENTS)}
 )
 
+_TABLE_OF = {id(column): table.name for table in TABLES.values() for column in table.columns.values()}
+
+
+def table_of(column: Column) -> str:
+    """Name of the table that a column object belongs to; raises KeyError for one that is not of this module."""
+    return _TABLE_OF[id(column)]
+
+
 EVENT_KINDS: Mapping[str, str] = MappingProxyType(
     {
         "start": "an attempt began",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import torch
 from torch import nn
 
 
@@ -28,6 +29,11 @@ class Tensors:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def device(self) -> torch.device:
+        """Of the first tensor; the CPU where there is none."""
+        return next((parameter.device for parameter in self.parameters), torch.device("cpu"))
 
     @cached_property
     def position_of(self) -> Mapping[int, int]:

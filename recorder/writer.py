@@ -9,12 +9,12 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from . import schema
+from .attempt import Attempt
 from .buffer import Block
 from .deferred import DeferredRows
 from .directory import RunDirectory, parquet
@@ -37,24 +37,12 @@ def flush_interval(flushes: int, elapsed: float) -> float:
     return min(max(FLUSH_SECONDS[-1], FLUSH_SHARE * elapsed), FLUSH_MOST)
 
 
-@dataclass(frozen=True, slots=True)
-class ShardNames:
-    """What the shards of one process are called."""
-
-    attempt: int
-    rank: int
-
-    def shard(self, table: str, sequence: int) -> str:
-        """Path of a shard within the run directory."""
-        return schema.shard_name(table, self.attempt, self.rank, sequence)
-
-
 class Writer:
-    """Owns the thread. `submit` and `flush` are called by the training, everything else happens in the thread."""
+    """Owns the thread. The training calls the public methods, everything else happens in the thread."""
 
-    def __init__(self, directory: RunDirectory, names: ShardNames, run_id: Callable[[], str], window: Window) -> None:
+    def __init__(self, directory: RunDirectory, attempt: Attempt, run_id: Callable[[], str], window: Window) -> None:
         self._directory = directory
-        self._names = names
+        self._attempt = attempt
         self._run_id = run_id
         self._window = window
         self._queue: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
@@ -177,7 +165,7 @@ class Writer:
     def _flush_table(self, table: str) -> None:
         """Write one shard. What the disk refuses stays pending for the next flush, up to a limit."""
         rows = pa.concat_tables(self._pending[table])
-        name = self._names.shard(table, self._sequence[table])
+        name = schema.shard_name(table, self._attempt.number, self._attempt.rank, self._sequence[table])
         metadata = {"glideslope.format": str(schema.FORMAT), "glideslope.run_id": self._run_id()}
         try:
             self._directory.write(name, parquet(rows.unify_dictionaries(), metadata))

@@ -1,6 +1,8 @@
 """The instruments, and which of them each preset runs.
 
-A new one is a file here, a line in the tuple, columns in `schema.py`.
+A new one is a file here, its class in the tuple of the least expensive preset that runs it (one of `_BUSINESS` in
+`_FULL` too), and its columns in `schema.py`. A column of `steps` that totals one of `layers` is named in `tables.py`
+as well, one that comes from individual gradients in `consistency.py`, which drops it where they do not add up.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from ..schema import table_of
+
 if TYPE_CHECKING:
     from ..context import Context
     from ..schema import Column
@@ -37,6 +39,11 @@ class Instrument:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+
+    def explain(self, reason: str) -> None:
+        """Say, once for each reason, why nothing that it fills is there."""
+        if self.columns:
+            self.context.explain(tuple(f"{table_of(column)}.{column.name}" for column in self.columns), reason)
 
     def wants(self, index: int, probed: bool) -> bool:
         """Whether to call the instrument at this step at all."""

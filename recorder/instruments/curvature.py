@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..context import Context
 from ..hessian import Hessian, block_traces, largest_eigenvalue
+from ..random_signs import own_generator, random_signs
 from ..schema import LAYERS, STEPS
 from ..step import Step
 from ..unnoticed import unnoticed
@@ -27,8 +28,7 @@ class Curvature(Instrument):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        device = next((p.device for p in context.tensors.parameters), torch.device("cpu"))
-        self._random = torch.Generator(device).manual_seed(0)
+        self._random = own_generator(context.tensors.device)
         self._measured: tuple[Tensor, tuple[int, ...]] | None = None
 
     def before_backward(self, step: Step) -> None:
@@ -46,8 +46,7 @@ class Curvature(Instrument):
                     step.hessian = Hessian(step.loss_graph, parameters)
                 self._measured = self.measure(step.hessian), positions
         except (RuntimeError, NotImplementedError) as error:  # of an operation of the model, not of ours
-            names = tuple(f"steps.{column.name}" for column in self.columns)
-            self.context.explain(names, f"the loss cannot be differentiated twice: {str(error).splitlines()[0]}")
+            self.explain(f"the loss cannot be differentiated twice: {str(error).splitlines()[0]}")
 
     def after_backward(self, step: Step) -> None:
         if self._measured is not None:
@@ -75,16 +74,12 @@ class HessianTrace(Curvature):
     """Random vectors a probe. What one misses, the mean over probes has: they cost as much as half a step each."""
 
     def measure(self, hessian: Hessian) -> Tensor:
-        signs = (self._signs(sum(hessian.sizes)) for _ in range(self.VECTORS))
+        size, some = sum(hessian.sizes), self.context.tensors.parameters[0]
+        signs = (random_signs((size,), some, self._random) for _ in range(self.VECTORS))
         return block_traces(hessian.__matmul__, hessian.sizes, signs)
 
     def put(self, step: Step, values: Tensor, positions: tuple[int, ...]) -> None:
         step.put_tensors("hess_trace", list(values.unbind()), positions)
-
-    def _signs(self, size: int) -> Tensor:
-        some = self.context.tensors.parameters[0]
-        bits = torch.randint(0, 2, (size,), generator=self._random, device=some.device, dtype=some.dtype)
-        return bits.mul_(2).sub_(1)
 
 
 class LargestEigenvalue(Curvature):

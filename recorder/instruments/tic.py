@@ -19,6 +19,7 @@ from ..call import Call
 from ..context import Context
 from ..output_curvature import NoCurvature, influences, prediction_of, random_gradient
 from ..passes import Pass, Passes
+from ..random_signs import own_generator, random_signs
 from ..samplewise import ELEMENTS
 from ..schema import LAYERS, STEPS
 from ..second_moments import SecondMoments, second_moments
@@ -46,8 +47,7 @@ class TakeuchiInformation(Instrument):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        device = next((p.device for p in context.tensors.parameters), torch.device("cpu"))
-        self._random = torch.Generator(device).manual_seed(0)
+        self._random = own_generator(context.tensors.device)
         self._drawn: list[dict[Call, dict[int, Tensor]]] = []
         self._curvature: dict[int, SecondMoments] = {}
 
@@ -66,9 +66,9 @@ class TakeuchiInformation(Instrument):
             with unnoticed(self.context.model, self._random.device):
                 self._draw(step.loss_graph, step)
         except NoCurvature as reason:
-            self._explain(str(reason))
+            self.explain(str(reason))
         except (RuntimeError, NotImplementedError) as error:  # of an operation of the model, not of ours
-            self._explain(f"the loss cannot be differentiated once more: {str(error).splitlines()[0]}")
+            self.explain(f"the loss cannot be differentiated once more: {str(error).splitlines()[0]}")
 
     def _draw(self, loss: Tensor, step: Step) -> None:
         if not step.loss_calls:
@@ -78,8 +78,7 @@ class TakeuchiInformation(Instrument):
         self._drawn = self.context.capture.propagated([prediction_of(call) for call, _ in parts], draws)
 
     def _signs(self, like: Tensor) -> Tensor:
-        bits = torch.randint(0, 2, like.shape, generator=self._random, device=like.device, dtype=like.dtype)
-        return bits.mul_(2).sub_(1)
+        return random_signs(like.shape, like, self._random)
 
     def after_backward(self, step: Step) -> None:
         """Square what the samples add, now that the plan knows all layers, and let go of it.
@@ -111,9 +110,6 @@ class TakeuchiInformation(Instrument):
 
     def end(self, step: Step) -> None:
         self._drawn, self._curvature = [], {}
-
-    def _explain(self, reason: str) -> None:
-        self.context.explain(tuple(f"steps.{column}" for column in _COLUMNS[1:]), reason)
 
 
 def noise_over_curvature(
