@@ -1,0 +1,47 @@
+"""The programs of the zoo: those that thresholds are tuned on, and those that test them.
+
+No file of `tuning` is used for testing or the other way round, so that figures of the test half say how the rules do
+on programs that nobody looked at while they were made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zoo.program import Program
+from zoo.tuning import (
+    blobs_sgd,
+    cancer_logistic,
+    deep_mlp,
+    diabetes_mlp,
+    digits_cnn,
+    digits_finetune,
+    digits_mlp,
+    digits_vae,
+    fraud_mlp,
+    one_batch,
+    ring_gan,
+    sine_rnn,
+    text_transformer,
+    wine_amp,
+)
+
+TUNING: tuple[Program, ...] = (
+    blobs_sgd.PROGRAM,
+    cancer_logistic.PROGRAM,
+    deep_mlp.PROGRAM,
+    diabetes_mlp.PROGRAM,
+    digits_cnn.PROGRAM,
+    digits_finetune.PROGRAM,
+    digits_mlp.PROGRAM,
+    digits_vae.PROGRAM,
+    fraud_mlp.PROGRAM,
+    one_batch.PROGRAM,
+    ring_gan.PROGRAM,
+    sine_rnn.PROGRAM,
+    text_transformer.PROGRAM,
+    wine_amp.PROGRAM,
+)
+HELDOUT: tuple[Program, ...] = ()
+
+HALVES: Mapping[str, tuple[Program, ...]] = {"tuning": TUNING, "heldout": HELDOUT}
