@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from zoo.program import Program
 from zoo.tuning import (
+    bandit_policy,
     blobs_sgd,
     cancer_logistic,
     deep_mlp,
@@ -20,6 +21,8 @@ from zoo.tuning import (
     digits_vae,
     fraud_mlp,
     one_batch,
+    parity_mlp,
+    ratings_embeddings,
     ring_gan,
     sine_rnn,
     text_transformer,
@@ -27,6 +30,7 @@ from zoo.tuning import (
 )
 
 TUNING: tuple[Program, ...] = (
+    bandit_policy.PROGRAM,
     blobs_sgd.PROGRAM,
     cancer_logistic.PROGRAM,
     deep_mlp.PROGRAM,
@@ -37,6 +41,8 @@ TUNING: tuple[Program, ...] = (
     digits_vae.PROGRAM,
     fraud_mlp.PROGRAM,
     one_batch.PROGRAM,
+    parity_mlp.PROGRAM,
+    ratings_embeddings.PROGRAM,
     ring_gan.PROGRAM,
     sine_rnn.PROGRAM,
     text_transformer.PROGRAM,

@@ -87,12 +87,14 @@ class Variant:
 
     `change`: arguments of the program's train function. `fault`: a key of KINDS, or None where it is healthy.
     `twin`: of a faulty variant, the name of the healthy one of the same program in which the fault is repaired.
+    `also`: further kinds that are as true of it: weights so large that units saturate, say.
     """
 
     name: str
     change: Mapping[str, Any] = field(default_factory=dict)
     fault: str | None = None
     twin: str | None = None
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,16 @@ What is recorded already is left as it is. A run shows up in its place once it i
 from __future__ import annotations
 
 import argparse
+import ast
+import hashlib
+import inspect
 import json
 import os
 import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # run as a program, it knows neither the packages nor the zoo
 
 from zoo.catalogue import HALVES  # noqa: E402
+from zoo.program import Program  # noqa: E402
 from zoo.workers import Ending, Task, carry_out, chosen  # noqa: E402
 
 from recorder import Recorder  # noqa: E402
@@ -49,9 +54,12 @@ class Recording:
         return self.workshops / self.place(task).relative_to(self.directory)
 
     def done(self, task: Task) -> bool:
-        """Whether the run is recorded, with the arguments that the variant has now."""
+        """Whether the run is recorded, with the code of the program and the arguments as they are now."""
         file = self.ending(task)
-        return file.exists() and json.loads(file.read_text())["change"] == plain(task.variant.change)
+        if not file.exists():
+            return False
+        content = json.loads(file.read_text())
+        return content["change"] == plain(task.variant.change) and content["code"] == code(task.program)
 
     def run(self, task: Task) -> float:
         """Record a run. Returns its outcome; raises what the program raises."""
@@ -77,6 +85,7 @@ class Recording:
             "fault": task.variant.fault,
             "twin": task.variant.twin,
             "change": plain(task.variant.change),
+            "code": code(task.program),
             "preset": self.preset,
             "every": self.every,
             "outcome": ending.outcome,
@@ -89,6 +98,14 @@ class Recording:
 def plain(change: Any) -> Any:
     """Arguments as JSON gives them back."""
     return json.loads(json.dumps(dict(change), default=str))
+
+
+@cache
+def code(program: Program) -> str:
+    """A digest of the program's file, but for comments and for its variants."""
+    module = ast.parse(inspect.getsource(sys.modules[program.train.__module__]))
+    parts = [ast.dump(node) for node in module.body if not ast.unparse(node).startswith("PROGRAM = ")]
+    return hashlib.sha256("".join(parts).encode()).hexdigest()[:16]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

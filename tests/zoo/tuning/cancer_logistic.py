@@ -82,23 +82,29 @@ PROGRAM = Program(
     (
         Variant("plain"),
         Variant("small-penalty", {"penalty": 1e-3}),
-        Variant("momentum", {"lr": 0.1, "momentum": 0.9, "steps": 300}),
-        Variant("adam", {"method": "adam", "lr": 0.02}),
+        Variant("momentum", {"lr": 0.05, "momentum": 0.9, "steps": 300}),
+        Variant("adam", {"method": "adam", "lr": 0.01}),
         Variant("lbfgs", {"method": "lbfgs", "lr": 0.5, "steps": 30, "penalty": 1e-3}),
-        Variant("hidden", {"hidden": 16, "penalty": 1e-4}),
+        Variant("hidden", {"hidden": 16, "penalty": 2e-3}),
         Variant("raw-features", {"normalised": False}, "unnormalised-inputs", "plain"),
         Variant("raw-features-small-rate", {"normalised": False, "lr": 1e-6}, "unnormalised-inputs", "plain"),
         Variant(
-            "raw-features-adam", {"normalised": False, "method": "adam", "lr": 0.02}, "unnormalised-inputs", "adam"
+            "raw-features-adam", {"normalised": False, "method": "adam", "lr": 0.01}, "unnormalised-inputs", "adam"
         ),
         Variant("ascends", {"maximize": True}, "flipped-sign", "plain"),
-        Variant("ascends-adam", {"method": "adam", "lr": 0.02, "maximize": True}, "flipped-sign", "adam"),
+        Variant("ascends-adam", {"method": "adam", "lr": 0.01, "maximize": True}, "flipped-sign", "adam"),
         Variant("sigmoid-twice", {"sigmoid": True}, "softmax-twice", "plain"),
         Variant("leaked", {"leaked": True}, "leaked-answer", "plain"),
         Variant("rate-x30", {"lr": 15.0}, "rate-too-large", "plain"),
         Variant("rate-x300", {"lr": 150.0}, "rate-too-large", "plain"),
         Variant("rate-/1000", {"lr": 5e-4}, "rate-too-small", "plain"),
         Variant("penalty-x1000", {"penalty": 1.0}, "too-much-regularisation", "small-penalty"),
-        Variant("momentum-0.995", {"lr": 1.0, "momentum": 0.995, "steps": 300}, "oscillating", "momentum"),
+        Variant(
+            "momentum-0.995",
+            {"lr": 1.0, "momentum": 0.995, "steps": 300},
+            "oscillating",
+            "momentum",
+            also=("rate-too-large",),
+        ),
     ),
 )

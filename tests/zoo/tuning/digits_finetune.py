@@ -28,9 +28,9 @@ class Model(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.adapter = Adapter(48, 4) if adapted else nn.Identity()
-        middle = nn.Sequential(nn.Linear(48, 32), nn.ReLU())
+        middle = nn.Sequential(nn.Linear(48, 6), nn.ReLU())
         self.middle = [middle] if wiring == "in-a-list" else nn.ModuleList([middle])
-        self.head = nn.Linear(32, 5)
+        self.head = nn.Linear(6, 5)
         self.wiring = wiring
 
     def forward(self, images: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ def train(
     trained = [p for part in parts.get(wiring, [model]) for p in part.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=lr)
     if wiring == "stale-head":  # a fresh head after the optimizer was made
-        model.head = nn.Linear(32, 5)
+        model.head = nn.Linear(6, 5)
     elif wiring == "copied-encoder":
         model.encoder = pretrained(images, digits, 0)
     start = [p.detach().clone() for p in model.parameters()]

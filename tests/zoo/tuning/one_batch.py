@@ -63,8 +63,10 @@ PROGRAM = Program(
         Variant("sgd", {"method": "sgd", "lr": 0.05}),
         Variant("slow", {"lr": 1e-3, "steps": 800}),
         Variant("same-sample", {"inputs": "same"}, "does-not-fit-one-batch", "adam"),
-        Variant("two-opinions", {"inputs": "doubled"}, "does-not-fit-one-batch", "adam"),
-        Variant("labels-drawn-anew", {"labels": "drawn-anew"}, "wrong-labels", "adam"),
+        Variant("two-opinions", {"inputs": "doubled"}, "does-not-fit-one-batch", "adam", also=("wrong-labels",)),
+        Variant(
+            "labels-drawn-anew", {"labels": "drawn-anew"}, "wrong-labels", "adam", also=("does-not-fit-one-batch",)
+        ),
         Variant("dropout-0.9", {"dropout": 0.9}, "too-much-regularisation", "adam"),
         Variant("decay", {"method": "sgd", "lr": 0.05, "decay": 0.5}, "too-much-regularisation", "sgd"),
         Variant("negated", {"sign": -1.0, "method": "sgd", "lr": 0.05}, "flipped-sign", "sgd"),

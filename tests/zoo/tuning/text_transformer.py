@@ -136,11 +136,15 @@ PROGRAM = Program(
         Variant("rate-/300", {"lr": 1e-5}, "rate-too-small", "plain"),
         Variant("not-causal", {"causal": False}, "leaked-answer", "plain"),
         Variant("not-shifted", {"shift": 0}, "leaked-answer", "plain"),
-        Variant("cosine-too-short", {"schedule": "cosine-too-short"}, "rate-decayed", "plain"),
-        Variant("warm-up-too-long", {"schedule": "warm-up-too-long"}, "schedule-rhythm", "plain"),
+        Variant(
+            "cosine-too-short", {"schedule": "cosine-too-short"}, "rate-decayed", "plain", also=("schedule-rhythm",)
+        ),
+        Variant(
+            "warm-up-too-long", {"schedule": "warm-up-too-long"}, "schedule-rhythm", "plain", also=("rate-too-small",)
+        ),
         Variant("init-x30", {"gain": 30.0}, "init-too-large", "plain"),
         Variant("decay-x10000", {"decay": 100.0}, "too-much-regularisation", "plain"),
         Variant("dropout-0.9", {"dropout": 0.9}, "too-much-regularisation", "tied"),
-        Variant("embeddings-x300", {"embedding_rate": 1.0}, "update-outlier", "plain"),
+        Variant("embeddings-x300", {"embedding_rate": 1.0}, "update-outlier", "plain", also=("rate-too-large",)),
     ),
 )
