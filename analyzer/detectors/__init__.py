@@ -7,6 +7,7 @@ from .exploding_gradients import ExplodingGradients
 from .nonfinite import NonFinite
 from .rate_too_large import RateTooLarge
 from .rate_too_small import RateTooSmall
+from .softmax_twice import SoftmaxTwice
 from .stalled_loss import StalledLoss
 from .vanishing_gradients import VanishingGradients
 from .wiring import Wiring
@@ -19,5 +20,6 @@ DETECTORS: tuple[Detector, ...] = (
     RateTooLarge(),
     RateTooSmall(),
     StalledLoss(),
+    SoftmaxTwice(),
 )
 """Every rule, with its defaults."""
