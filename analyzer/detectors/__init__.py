@@ -7,10 +7,12 @@ from .exploding_gradients import ExplodingGradients
 from .nonfinite import NonFinite
 from .rate_too_large import RateTooLarge
 from .rate_too_small import RateTooSmall
+from .silent_broadcast import SilentBroadcast
 from .softmax_twice import SoftmaxTwice
 from .stalled_loss import StalledLoss
 from .vanishing_gradients import VanishingGradients
 from .wiring import Wiring
+from .wrong_dimension import WrongDimension
 
 DETECTORS: tuple[Detector, ...] = (
     Wiring(),
@@ -21,5 +23,7 @@ DETECTORS: tuple[Detector, ...] = (
     RateTooSmall(),
     StalledLoss(),
     SoftmaxTwice(),
+    WrongDimension(),
+    SilentBroadcast(),
 )
 """Every rule, with its defaults."""

@@ -136,7 +136,8 @@ def _advice(loss: str, given: str) -> tuple[str, ...]:
 
 
 def _evidence(run: Run, loss: str, frame: pl.DataFrame, given: str) -> Evidence:
-    supporting, opposing = [], []
+    supporting: list[str] = []
+    opposing: list[str] = []
     if "add" in given:
         least, most = scalar(frame["least"].min()), scalar(frame["most"].max())
         supporting.append(f"The sums over the classes lie between {number(least, 6)} and {number(most, 6)}.")
