@@ -10,6 +10,7 @@ from .rate_too_small import RateTooSmall
 from .silent_broadcast import SilentBroadcast
 from .softmax_twice import SoftmaxTwice
 from .stalled_loss import StalledLoss
+from .unnormalised_inputs import UnnormalisedInputs
 from .vanishing_gradients import VanishingGradients
 from .wiring import Wiring
 from .wrong_dimension import WrongDimension
@@ -22,6 +23,7 @@ DETECTORS: tuple[Detector, ...] = (
     RateTooLarge(),
     RateTooSmall(),
     StalledLoss(),
+    UnnormalisedInputs(),
     SoftmaxTwice(),
     WrongDimension(),
     SilentBroadcast(),

@@ -108,7 +108,7 @@ def _evidence(run: Run, frame: pl.DataFrame, other: OtherDimension) -> Evidence:
     supporting = [
         f"The first predictions lie {first}, around {number(mean, 3)}, which is that of {other.size} entries."
     ]
-    opposing = []
+    opposing: list[str] = []
     if (last := ends_in(run)) in {"Softmax", "LogSoftmax"}:
         supporting.append(f"The model ends in a {last}.")
     progress = measured(run)
