@@ -124,6 +124,7 @@ class ForwardWatch:
             call = calls[-1]
             batch.prediction, batch.target, batch.loss_name = call.prediction, call.target, call.name
             batch.ignore_index = call.arguments.get("ignore_index")
+            batch.weighted = any(call.arguments.get(name) is not None for name in ("weight", "pos_weight"))
         if outputs is not None:
             batch.prediction, batch.target = outputs.detach(), None if targets is None else targets.detach()
         if unreduced is not None:

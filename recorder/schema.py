@@ -243,7 +243,14 @@ STEPS = _table(
     Column("prediction_sum_max", "float64", "", "largest sum of a prediction over its classes", MAX),
     Column("target_min", "float64", "", "smallest value of the target", MIN),
     Column("target_max", "float64", "", "largest value of the target", MAX),
-    Column("class_counts", "list<float64>", "samples", "how often each class occurs among integer targets", SUM),
+    Column(
+        "class_counts",
+        "list<float64>",
+        "samples",
+        "how often each class occurs among integer targets, or the targets of a binary loss",
+        SUM,
+    ),
+    Column("class_hits", "list<float64>", "samples", "how often each class was predicted where it is the target", SUM),
 )
 
 LAYERS = _table(

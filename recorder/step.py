@@ -36,6 +36,8 @@ class MicroBatch:
     loss_name: str | None = None
     ignore_index: int | None = None
     """Target that the loss leaves out, where it was told one."""
+    weighted: bool = False
+    """Whether the loss was given weights of classes or elements."""
     losses: Tensor | None = None
     """(samples,), individual losses, scaled so that their mean is the loss; None with the reason below."""
     reason: str = "the forward pass was not seen"

@@ -32,6 +32,7 @@ _MERGE: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "target_min": torch.fmin,
     "target_max": torch.fmax,
     "class_counts": torch.add,
+    "class_hits": torch.add,
 }
 """How the values of two micro-batches combine. NaN of a prediction stays; NaN of a target says that it had no value."""
 
@@ -44,6 +45,8 @@ _OVER_ELEMENTS = frozenset(
     }
 )  # fmt: skip
 """Losses of torch, functional and module alike, that have no dimension of mutually exclusive classes."""
+_YES = {"bce": 0.5, "binarycrossentropy": 0.5, "bcewithlogits": 0.0, "binarycrossentropywithlogits": 0.0}
+"""Losses of two classes, and the prediction above which it is the second."""
 
 
 class LossInput(Instrument):
@@ -97,22 +100,24 @@ class LossInput(Instrument):
     def _target(self, micro: MicroBatch) -> dict[str, Tensor]:
         target = micro.target
         if target is None or not has_range(target):
-            self._explain(("target_min", "target_max", "class_counts"), UNORDERED)
+            self._explain(("target_min", "target_max", "class_counts", "class_hits"), UNORDERED)
             return {}
-        ignored = self._ignored(micro)
-        low, high = target_range(target, ignored)
-        counts = self._counts(micro, ignored)
-        return {"target_min": low, "target_max": high} | ({} if counts is None else {"class_counts": counts})
+        low, high = target_range(target, self._ignored(micro))
+        return {"target_min": low, "target_max": high} | self._counts(micro)
 
-    def _counts(self, micro: MicroBatch, ignored: int | None) -> Tensor | None:
-        classes, reason = class_count(micro)
-        if classes is not None and classes != (self._classes or classes):
-            classes, reason = None, f"another loss with {classes} classes; those of the first loss are counted"
-        if classes is None:
-            self._explain(("class_counts",), reason)
-            return None
-        self._classes = classes
-        return counted(micro.target, classes, ignored)  # type: ignore[arg-type]
+    def _counts(self, micro: MicroBatch) -> dict[str, Tensor]:
+        found = classified(micro)
+        if not isinstance(found, str) and found[2] != (self._classes or found[2]):
+            found = f"another loss with {found[2]} classes; those of the first loss are counted"
+        if isinstance(found, str):
+            self._explain(("class_counts", "class_hits"), found)
+            return {}
+        predicted, target, self._classes = found
+        ignored = self._ignored(micro)
+        counts = {"class_counts": counted(target, self._classes, ignored)}
+        if predicted.shape != target.shape:
+            return counts
+        return counts | {"class_hits": counted(hit(predicted, target), self._classes, ignored)}
 
     @staticmethod
     def _ignored(micro: MicroBatch) -> int | None:
@@ -131,7 +136,7 @@ def merged(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[st
 
 def described(micro: MicroBatch) -> dict[str, Any]:
     """Detail of a `loss-input` event."""
-    detail: dict[str, Any] = {"loss": micro.loss_name}
+    detail: dict[str, Any] = {"loss": micro.loss_name, "weighted": micro.weighted}
     for name, tensor in (("prediction", micro.prediction), ("target", micro.target)):
         detail[f"{name}_shape"] = None if tensor is None else list(tensor.shape)
         detail[f"{name}_dtype"] = None if tensor is None else str(tensor.dtype).removeprefix("torch.")
@@ -178,16 +183,26 @@ def holds_classes(target: Tensor) -> bool:
     return not (target.is_floating_point() or target.is_complex() or target.dtype == torch.bool)
 
 
-def class_count(micro: MicroBatch) -> tuple[int | None, str]:
-    """Number of classes that integer targets choose from, or None and why they cannot be counted."""
+def classified(micro: MicroBatch) -> tuple[Tensor, Tensor, int] | str:
+    """The predicted and the true classes, and how many there are; or why they are not known.
+
+    Of a binary loss only where each sample has one target: pixels and labels that exclude no other are not counted.
+    """
     prediction, target = micro.prediction, micro.target
-    if prediction is None or target is None or not holds_classes(target):
-        return None, "the targets are not class indices"
+    limit = _YES.get(_plain(micro.loss_name or ""))
+    if prediction is None or target is None:
+        return "the targets are not class indices"
+    if limit is not None and prediction.shape == target.shape and prediction.shape[:1].numel() == prediction.numel():
+        return (prediction > limit).long(), (target > 0.5).long(), 2
+    if not holds_classes(target):
+        return "the targets are not class indices"
     dim = class_dim(prediction, target, micro.loss_name)
     if dim is None:
-        return None, "the loss has no dimension of classes"
+        return "the loss has no dimension of classes"
     classes = prediction.shape[dim]
-    return (classes, "") if classes <= CLASS_LIMIT else (None, f"more than {CLASS_LIMIT} classes")
+    if classes > CLASS_LIMIT:
+        return f"more than {CLASS_LIMIT} classes"
+    return prediction.argmax(dim), target, classes
 
 
 def sums(prediction: Tensor, dim: int) -> Tensor:
@@ -212,6 +227,11 @@ def counted(target: Tensor, classes: int, ignored: int | None) -> Tensor:
     index = index.where(valid, classes)
     counts = torch.zeros(classes + 1, dtype=torch.int64, device=target.device)
     return counts.scatter_add_(0, index, valid.long())[:-1]
+
+
+def hit(predicted: Tensor, target: Tensor) -> Tensor:
+    """The targets that were predicted, -1 in place of the others."""
+    return target.long().where(predicted == target, -1)
 
 
 def _plain(loss_name: str) -> str:

@@ -43,6 +43,8 @@ def test_logits_against_a_python_loop() -> None:
     assert found["prediction_sum_max"] == pytest.approx(max(sum(row) for row in rows), rel=1e-5)
     assert (found["target_min"], found["target_max"]) == (min(target.tolist()), max(target.tolist()))
     assert found["class_counts"] == [Counter(target.tolist())[c] for c in range(5)]
+    right = [c for row, c in zip(rows, target.tolist(), strict=True) if max(row) == row[c]]
+    assert found["class_hits"] == [Counter(right)[c] for c in range(5)]
 
 
 def test_probabilities_sum_to_one_over_the_classes_and_not_over_the_batch() -> None:
@@ -132,7 +134,8 @@ def test_micro_batches_are_taken_together() -> None:
         micro(prediction=second, target=two, loss_name="cross_entropy"),
     )
     found, expected = rig.columns(), look(torch.cat((first, second)), torch.cat((one, two)))
-    assert found.pop("class_counts") == expected.pop("class_counts")
+    for column in ("class_counts", "class_hits"):
+        assert found.pop(column) == expected.pop(column)
     assert found == pytest.approx(expected)
 
 
@@ -203,7 +206,7 @@ def test_shapes_and_types_are_told_once_for_each_kind() -> None:
         rig.step(audit, micro(prediction=logits(batch, 10), target=classes(10, batch), loss_name="CrossEntropyLoss"))
     assert rig.events("loss-input") == [
         {
-            "loss": "CrossEntropyLoss", "prediction_shape": [64, 10], "prediction_dtype": "float32",
+            "loss": "CrossEntropyLoss", "weighted": False, "prediction_shape": [64, 10], "prediction_dtype": "float32",
             "target_shape": [64], "target_dtype": "int64",
         }
     ]  # fmt: skip
@@ -240,3 +243,27 @@ def test_functional_names_match_what_torch_calls_them() -> None:
         assert class_dim(logits(8, 3), classes(3, 8), loss.__name__) is None
     for module in (nn.MSELoss, nn.BCELoss, nn.BCEWithLogitsLoss, nn.KLDivLoss, nn.GaussianNLLLoss, nn.CTCLoss):
         assert class_dim(logits(8, 3), classes(3, 8), module.__name__) is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "prediction"),
+    [("binary_cross_entropy_with_logits", [-1.0, 2.0, 3.0, -0.5]), ("BCELoss", [0.1, 0.8, 0.9, 0.4])],
+)
+def test_classes_of_a_binary_loss(loss: str, prediction: list[float]) -> None:
+    found = look(torch.tensor(prediction)[:, None], torch.tensor([0.0, 1.0, 0.0, 1.0])[:, None], loss)
+    assert (found["class_counts"], found["class_hits"]) == ([2, 2], [1, 1])
+
+
+def test_labels_that_exclude_no_other_are_not_counted() -> None:
+    rig = Rig(nn.Linear(1, 1))
+    found = look(logits(8, 3), torch.zeros(8, 3), "binary_cross_entropy_with_logits", rig)
+    assert not {"class_counts", "class_hits"} & found.keys()
+    assert reasons(rig)["steps.class_hits"] == "the targets are not class indices"
+
+
+def test_ignored_targets_and_small_integers_are_no_hits() -> None:
+    prediction = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    found = look(prediction, torch.tensor([0, -100, 1]))
+    assert (found["class_counts"], found["class_hits"]) == ([1, 1], [1, 1])
+    found = look(prediction, torch.tensor([1, 0, 1], dtype=torch.uint8))
+    assert (found["class_counts"], found["class_hits"]) == ([1, 2], [1, 1])
