@@ -170,13 +170,20 @@ def _cross_entropy(run: Run) -> ZeroInformation | None:
         return None
     uniform, prior = math.log(classes), sum(-share * math.log(share) for share in frequencies if share > 0)
     scale = _reduction_scale(run, detail.get("target_shape"))
-    skewed = name in _CATEGORICAL and 0 < prior < 0.98 * uniform
+    # Of a weighted loss the classes count other than by their frequency; mostly by design they count the same.
+    counted = len(frequencies) == classes and not weighted(run)
+    skewed = counted and 0 < prior < 0.98 * uniform
     return ZeroInformation(
         uniform=scale * uniform,
         prior=scale * (prior if skewed else uniform),
         scale=scale,
         name="the entropy of the class frequencies" if skewed else f"ln {classes}",
     )
+
+
+def weighted(run: Run) -> bool:
+    """Whether some call of the loss was given weights of classes or elements."""
+    return any(event.detail.get("weighted") is True for event in run.events_of("loss-input"))
 
 
 def class_frequencies(run: Run) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .base import Detector
+from .class_imbalance import ClassImbalance
 from .exploding_gradients import ExplodingGradients
 from .nonfinite import NonFinite
 from .rate_too_large import RateTooLarge
@@ -11,6 +12,7 @@ from .silent_broadcast import SilentBroadcast
 from .softmax_twice import SoftmaxTwice
 from .stalled_loss import StalledLoss
 from .unnormalised_inputs import UnnormalisedInputs
+from .unshuffled import Unshuffled
 from .vanishing_gradients import VanishingGradients
 from .wiring import Wiring
 from .wrong_dimension import WrongDimension
@@ -27,5 +29,7 @@ DETECTORS: tuple[Detector, ...] = (
     SoftmaxTwice(),
     WrongDimension(),
     SilentBroadcast(),
+    Unshuffled(),
+    ClassImbalance(),
 )
 """Every rule, with its defaults."""
