@@ -12,6 +12,7 @@ from .silent_broadcast import SilentBroadcast
 from .softmax_twice import SoftmaxTwice
 from .stalled_loss import StalledLoss
 from .unnormalised_inputs import UnnormalisedInputs
+from .unnormalised_targets import UnnormalisedTargets
 from .unshuffled import Unshuffled
 from .vanishing_gradients import VanishingGradients
 from .wiring import Wiring
@@ -26,6 +27,7 @@ DETECTORS: tuple[Detector, ...] = (
     RateTooSmall(),
     StalledLoss(),
     UnnormalisedInputs(),
+    UnnormalisedTargets(),
     SoftmaxTwice(),
     WrongDimension(),
     SilentBroadcast(),
