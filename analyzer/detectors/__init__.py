@@ -5,6 +5,7 @@ from __future__ import annotations
 from .base import Detector
 from .class_imbalance import ClassImbalance
 from .exploding_gradients import ExplodingGradients
+from .flipped_sign import FlippedSign
 from .nonfinite import NonFinite
 from .rate_too_large import RateTooLarge
 from .rate_too_small import RateTooSmall
@@ -31,6 +32,7 @@ DETECTORS: tuple[Detector, ...] = (
     SoftmaxTwice(),
     WrongDimension(),
     SilentBroadcast(),
+    FlippedSign(),
     Unshuffled(),
     ClassImbalance(),
 )

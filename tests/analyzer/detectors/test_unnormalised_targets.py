@@ -49,7 +49,7 @@ def test_predictions_that_do_not_reach_the_targets(tmp_path: Path) -> None:
 
 
 def test_predictions_that_took_long(tmp_path: Path) -> None:
-    late = training(lambda step: min(180.0, 2.0 * step), lambda step: 200.0, RAW)
+    late = training(lambda step: min(180.0, 2.0 * step), lambda step: 2 + 200.0 * (step > 9), RAW)
     (finding,) = found(RULE, late, tmp_path)
     assert finding.severity == "warning"
     assert "took until" in finding.message
