@@ -15,6 +15,7 @@ from .stalled_loss import StalledLoss
 from .unnormalised_inputs import UnnormalisedInputs
 from .unnormalised_targets import UnnormalisedTargets
 from .unshuffled import Unshuffled
+from .stuck_at_chance import StuckAtChance
 from .vanishing_gradients import VanishingGradients
 from .wiring import Wiring
 from .wrong_dimension import WrongDimension
@@ -35,5 +36,6 @@ DETECTORS: tuple[Detector, ...] = (
     FlippedSign(),
     Unshuffled(),
     ClassImbalance(),
+    StuckAtChance(),
 )
 """Every rule, with its defaults."""

@@ -62,6 +62,8 @@ class StalledLoss(Detector):
     name: ClassVar[str] = "stalled-loss"
     severity: ClassVar[Severity] = "error"
     requires: ClassVar = {"steps": ("loss",)}
+    # Symptoms of the loss explain each other, so that the cause of one is that of all; the surest is told first.
+    explains: ClassVar[tuple[str, ...]] = ("LOS005",)
 
     steps: int = 100
     """Steps at full learning rate."""
