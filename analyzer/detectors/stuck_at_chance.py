@@ -153,7 +153,7 @@ def _causes(run: Run) -> tuple[str, ...]:
 
 def _evidence(run: Run, mean: Mean) -> Evidence:
     supporting = [f"The mean loss is {number(mean.value)} ± {number(mean.error, 2)} (standard error by batch means)."]
-    opposing = []
+    opposing: list[str] = []
     late = run.frame("steps", "prediction_min", "prediction_max").drop_nulls()
     if not late.is_empty():
         span = scalar((late["prediction_max"] - late["prediction_min"]).tail(max(1, late.height // 4)).median())

@@ -54,7 +54,7 @@ def test_near_misses(tmp_path: Path, loss: list[float]) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_noise_is_silent(tmp_path: Path, seed: int) -> None:
-    assert found(RULE, Training(loss=flat(300, 0.9 * CHANCE), noise=0.2, seed=seed), tmp_path) == []
+    assert found(RULE, Training(loss=flat(300, 0.9 * CHANCE), noise=0.08, seed=seed), tmp_path) == []
 
 
 @pytest.mark.parametrize(
