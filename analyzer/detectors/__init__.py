@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .base import Detector
 from .class_imbalance import ClassImbalance
+from .clipping_before_unscaling import ClippingBeforeUnscaling
+from .clipping_too_tight import ClippingTooTight
 from .exploding_gradients import ExplodingGradients
 from .flipped_sign import FlippedSign
 from .nonfinite import NonFinite
@@ -27,6 +29,8 @@ DETECTORS: tuple[Detector, ...] = (
     VanishingGradients(),
     RateTooLarge(),
     RateTooSmall(),
+    ClippingTooTight(),
+    ClippingBeforeUnscaling(),
     StalledLoss(),
     UnnormalisedInputs(),
     UnnormalisedTargets(),

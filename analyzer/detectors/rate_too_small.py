@@ -11,9 +11,10 @@ import polars as pl
 
 from ..depth import of_weights, update_ratios
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
-from ..noise import batch_mean, scalar
+from ..noise import scalar
+from ..pace import clipping, fallen, last_quarters, still_falling, straightness
 from ..phases import Phases, phases
-from ..progress import Progress, adversarial, given_probabilities, losses, measured, uninformed
+from ..progress import Progress, adversarial, given_probabilities, measured, uninformed
 from ..run import Run
 from ..wording import count, number, percent
 from .base import Detector
@@ -107,27 +108,27 @@ class RateTooSmall(Detector):
 
     def _fruitless(self, run: Run, progress: Progress) -> bool:
         """Whether the loss has hardly fallen though there is much to learn. Raises NotApplicable if that is unknown."""
-        fallen = 1 - progress.end.value / progress.start if progress.start > 0 else 1.0
+        short = fallen(progress) < self.fall
         knows_nothing = uninformed(run, progress, self.fall)
-        if knows_nothing is None and fallen < self.fall:
+        if knows_nothing is None and short:
             raise NotApplicable(
                 "the steps are tiny and the loss has hardly fallen, but how much there is to learn is not known:"
                 " it is no cross-entropy, and predictions and targets were not seen"
             )
-        return fallen < self.fall and knows_nothing is True
+        return short and knows_nothing is True
 
     def _finding(self, run: Run, progress: Progress, phase: Phases, inside: pl.DataFrame) -> Finding:
         largest = scalar(inside["largest"].median())
-        fallen = 1 - progress.end.value / progress.start if progress.start > 0 else 0.0
+        down = fallen(progress)
         pace = "none at all" if largest == 0 else f"{number(largest, 2)} of its norm a step"
         factor = 10 ** (min(5, max(1, round(-3 - math.log10(largest)))) if largest > 0 else 1)
         return Finding(
             code=self.code,
             name=self.name,
-            severity=self.severity if fallen < 0.05 else "warning",
+            severity=self.severity if down < 0.05 else "warning",
             message=f"With a learning rate of {number(phase.peak)} the layer that moves most moves by {pace}, and after"
-            f" {count(run.step_count)} steps the loss is {number(progress.end.value)}, {_below(fallen)} its start.",
-            confidence=0.95 if fallen < 0.05 else 0.75,
+            f" {count(run.step_count)} steps the loss is {number(progress.end.value)}, {_below(down)} its start.",
+            confidence=0.95 if down < 0.05 else 0.75,
             first_step=phase.full()[0],
             last_step=phase.full()[1],
             tensors=(),
@@ -169,8 +170,9 @@ def _evidence(run: Run, progress: Progress) -> Evidence:
         middle = scalar(alphas.median())
         told = f"The median of alpha is {number(middle, 3)} ({count(len(alphas))} steps)."
         (supporting if middle < -0.5 else opposing).append(told)
-    if (clipped := _clipped(run)) > 0.5:
-        opposing.append(f"{percent(clipped)} of the steps were clipped to less than a tenth: the rate may be innocent.")
+    if (clipped := clipping(run)) is not None and clipped.share > 0.5 and clipped.factor < 0.1:
+        told = f"{percent(clipped.share)} of the steps were clipped, to {percent(clipped.factor)} of their size"
+        opposing.append(f"{told}: the rate may be innocent.")
     if progress.learned > 0.05:
         opposing.append(f"The loss has fallen below {number(progress.reference)} by {percent(progress.learned)}.")
     return Evidence(tuple(supporting), tuple(opposing))
@@ -178,25 +180,9 @@ def _evidence(run: Run, progress: Progress) -> Evidence:
 
 def _still_falling(run: Run) -> list[str]:
     """A sentence if the loss of the last quarter is significantly lower than that of the quarter before."""
-    series = losses(run)["loss"]
-    quarter = max(1, series.len() // 4)
-    before, end = batch_mean(series.slice(series.len() - 2 * quarter, quarter)), batch_mean(series.tail(quarter))
+    before, end = last_quarters(run)
     told = f"The loss was still falling at the end, from {number(before.value)} to {number(end.value)} in a quarter."
-    return [told] if before.exceeds(end, 3) else []
-
-
-def straightness(run: Run) -> float | None:
-    """Distance from the start over the summed length of all updates, the median over the weight tensors.
-
-    1: all updates point the same way. Around 1/sqrt(steps): a random walk. None if no update was made or recorded.
-    """
-    rows = of_weights(run, "distance", "update_norm").drop_nulls()
-    last = rows.group_by("tensor", maintain_order=True).agg(
-        pl.col("distance").last(), pl.col("update_norm").mean(), (pl.col("step").last() - pl.col("step").first())
-    )
-    length = pl.col("update_norm") * pl.col("step")
-    shares = last.filter(length > 0).select(pl.col("distance") / length).to_series()
-    return None if shares.is_empty() else scalar(shares.median())
+    return [told] if still_falling(run) else []
 
 
 def _travelled(run: Run) -> float | None:
@@ -205,10 +191,3 @@ def _travelled(run: Run) -> float | None:
     share = last.filter(pl.col("param_norm") > 0).select(pl.col("distance") / pl.col("param_norm")).to_series()
     share = share.drop_nulls()
     return scalar(share.max()) if len(share) else None
-
-
-def _clipped(run: Run) -> float:
-    """Share of the steps whose gradient was clipped to less than a tenth of its norm."""
-    frame = run.frame("steps", "grad_norm", "grad_norm_clipped")
-    tight = frame.select((pl.col("grad_norm_clipped") < 0.1 * pl.col("grad_norm")).fill_null(value=False)).to_series()
-    return scalar(tight.mean())
