@@ -75,3 +75,15 @@ def batch_mean(values: pl.Series, parts: int = 10) -> Mean:
 def scalar(value: object) -> float:
     """What polars returns for an aggregate as a number: NaN, which no comparison finds true, for None."""
     return float(value) if isinstance(value, (int, float)) else math.nan
+
+
+def slope(x: pl.Series, y: pl.Series) -> Mean:
+    """The least-squares slope of y over x and its standard error; the error of fewer than four points is infinite."""
+    frame = pl.DataFrame({"x": x.cast(pl.Float64), "y": y.cast(pl.Float64)}).drop_nulls()
+    xs, ys = frame["x"] - frame["x"].mean(), frame["y"] - frame["y"].mean()
+    spread = scalar((xs * xs).sum())
+    if frame.height < 4 or not spread > 0:
+        return Mean(0.0, math.inf)
+    value = scalar((xs * ys).sum()) / spread
+    residual = ys - value * xs
+    return Mean(value, math.sqrt(scalar((residual * residual).sum()) / (frame.height - 2) / spread))

@@ -9,6 +9,7 @@ from .clipping_too_tight import ClippingTooTight
 from .exploding_gradients import ExplodingGradients
 from .flipped_sign import FlippedSign
 from .nonfinite import NonFinite
+from .rate_decayed import RateDecayed
 from .rate_too_large import RateTooLarge
 from .rate_too_small import RateTooSmall
 from .silent_broadcast import SilentBroadcast
@@ -29,6 +30,7 @@ DETECTORS: tuple[Detector, ...] = (
     VanishingGradients(),
     RateTooLarge(),
     RateTooSmall(),
+    RateDecayed(),
     ClippingTooTight(),
     ClippingBeforeUnscaling(),
     StalledLoss(),

@@ -1,0 +1,140 @@
+"""STP003: a learning rate that decayed to nothing while the loss was still falling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..pace import did_well, fallen, straightness
+from ..progress import Progress, adversarial, measured
+from ..run import Run
+from ..schedule import Decay, decay
+from ..wording import count, number, percent, step_range
+from .base import Detector
+
+
+@dataclass(frozen=True)
+class RateDecayed(Detector):
+    """The learning rate decayed to next to nothing while the loss was still falling, and the rest of the run is lost.
+
+    ## What it does
+    Finds the step from which on the rate stays below a twentieth of its peak. That is a finding if a quarter of the run
+    or more lies behind it, if the loss was still falling significantly right before it (over a stage of the schedule,
+    or over the last quarter of what the rates add up to), at a pace that would have led much further, got on more
+    slowly since, and if much was left to learn.
+    A cosine or a linear decay to zero that ends with the run spends less than a sixth of it there. A loss that had
+    settled before the rate fell, and a training that learned nearly all there was, are no findings.
+
+    ## Why it matters
+    Steps of nearly no length change nothing: the run costs as much as one that goes on learning. Its loss looks
+    converged, and is not.
+
+    ## What to try
+    Stretch the decay over the whole run; decay to a tenth instead of to nothing; lower the rate when the loss has
+    settled (ReduceLROnPlateau) instead of by the clock.
+
+    ## Options
+    - `share` (0.05, of the peak): a guess. Warm-up and cosine, linear or step decay pass it late or not at all.
+    - `rest` (0.25, share of the run): a guess; a cosine has 0.14, three equal stages of tenfold decay 0.33.
+    - `steps` (50 steps at such a rate): fewer are no waste.
+    - `missed` (0.2, share of the loss): what the rest of the run would have brought at the pace right before and the
+      mean rate up to there. Calibrated, schedules that were too short missed 0.26 and more.
+    - `errors` (3 standard errors of the fall right before).
+    - `learned` (0.9, share of what there was to learn): above it the decay came in time.
+
+    ## References
+    - Full Stack Deep Learning, Troubleshooting: flat too early. Loshchilov and Hutter 2017 on cosine decay.
+    """
+
+    code: ClassVar[str] = "STP003"
+    name: ClassVar[str] = "learning-rate-decayed"
+    severity: ClassVar[Severity] = "error"
+    requires: ClassVar = {"steps": ("loss", "lr")}
+    explains: ClassVar[tuple[str, ...]] = ("STP002", "LOS001")
+
+    share: float = 0.05
+    """Share of the peak rate."""
+    rest: float = 0.25
+    """Share of the run."""
+    steps: int = 50
+    """Steps."""
+    missed: float = 0.2
+    """Share of the loss."""
+    errors: float = 3.0
+    """Standard errors."""
+    learned: float = 0.9
+    """Share of what there was to learn."""
+
+    def detect(self, run: Run) -> Iterator[Finding]:
+        """At most one finding."""
+        if adversarial(run):
+            raise NotApplicable("several optimizers take turns: the loss does not have to fall")
+        progress = measured(run)
+        if progress is None:
+            raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
+        found = decay(run, self.share)
+        if found is None or found.rest < self.rest or found.steps < self.steps:
+            return
+        if self._was_falling(found) and self._slower(found, progress) and not self._done(progress):
+            yield self._finding(run, progress, found)
+
+    def _was_falling(self, found: Decay) -> bool:
+        fall = found.fall
+        return fall.value > self.errors * fall.error and found.missed >= self.missed * found.level
+
+    def _slower(self, found: Decay, progress: Progress) -> bool:
+        """Whether the loss fell at less than half of its pace once the rate had fallen."""
+        first, last = found.window
+        before = found.fall.value / max(1, last - first)
+        return (found.level - progress.end.value) / found.steps < before / 2
+
+    def _done(self, progress: Progress) -> bool:
+        share = progress.learned if progress.zero else fallen(progress)
+        return did_well(progress) or share >= self.learned
+
+    def _finding(self, run: Run, progress: Progress, found: Decay) -> Finding:
+        share = progress.learned if progress.zero else fallen(progress)
+        first, last = found.window
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity=self.severity if share < 0.5 else "warning",
+            message=f"From step {count(found.step)} on the learning rate is below {percent(self.share)} of its peak"
+            f" ({number(found.peak)}), at the end {number(found.final)}: {percent(found.rest)} of the run. The loss was"
+            f" still falling before, and stayed at {number(progress.end.value)}.",
+            confidence=0.9,
+            first_step=found.step,
+            last_step=run.last_step,
+            value=found.rest,
+            threshold=self.rest,
+            evidence=_evidence(run, progress, found),
+            causes=(
+                "The schedule is shorter than the training",
+                "A decay factor that is too small, or applied too often",
+                "A scheduler that is stepped once a batch where once an epoch was meant",
+            ),
+            advice=(
+                "Stretch the schedule over the whole run, or end it at a tenth of the peak.",
+                f"Lower the rate once the loss has settled; in {step_range(first, last)} it had not.",
+                "Print the rate at the start of each epoch, and compare it with the schedule that was meant.",
+            ),
+            chart=ChartRef("steps", "lr", reference=self.share * found.peak),
+        )
+
+
+def _evidence(run: Run, progress: Progress, found: Decay) -> Evidence:
+    first, last = found.window
+    fall, error = number(found.fall.value), number(found.fall.error, 2)
+    before = f"In {step_range(first, last)} the loss fell by {fall} ± {error}, to {number(found.level)}"
+    supporting = [f"{before}; in the {count(found.steps)} steps since to {number(progress.end.value)}."]
+    opposing: list[str] = []
+    if progress.zero:
+        told = f"Of what there was to learn, {percent(max(0.0, progress.learned))} was learned."
+        (supporting if progress.learned < 0.5 else opposing).append(told)
+    else:
+        opposing.append("How much there was to learn is not known.")
+    if (straight := straightness(run)) is not None and straight >= 0.5:
+        supporting.append(f"The steps led straight ahead: {percent(straight)} of their length was distance.")
+    return Evidence(tuple(supporting), tuple(opposing))
