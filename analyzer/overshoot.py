@@ -188,6 +188,8 @@ def reach(run: Run, first: int, last: int) -> Reach:
 
 def is_early(onset: int, phase: Phases, steps: int) -> bool:
     """Whether something began where a rate that is too large shows: at the start, in or after warm-up, after a rise."""
-    begin = phase.last_step if phase.full_from is None else phase.full_from
+    if phase.full_from is None:  # the rate rose all along
+        return True
+    begin = phase.full_from
     patience = max(100, steps // 10)
     return onset <= begin + patience or any(rise <= onset <= rise + patience for rise in phase.rises)

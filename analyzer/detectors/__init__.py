@@ -14,6 +14,7 @@ from .rate_too_large import RateTooLarge
 from .rate_too_small import RateTooSmall
 from .silent_broadcast import SilentBroadcast
 from .softmax_twice import SoftmaxTwice
+from .schedule_rhythm import ScheduleRhythm
 from .stalled_loss import StalledLoss
 from .unnormalised_inputs import UnnormalisedInputs
 from .unnormalised_targets import UnnormalisedTargets
@@ -31,6 +32,7 @@ DETECTORS: tuple[Detector, ...] = (
     RateTooLarge(),
     RateTooSmall(),
     RateDecayed(),
+    ScheduleRhythm(),
     ClippingTooTight(),
     ClippingBeforeUnscaling(),
     StalledLoss(),

@@ -20,11 +20,11 @@ class RateDecayed(Detector):
     """The learning rate decayed to next to nothing while the loss was still falling, and the rest of the run is lost.
 
     ## What it does
-    Finds the step from which on the rate stays below a twentieth of its peak. That is a finding if a quarter of the run
+    Finds the step from which on the rate stays below 7 % of its peak. That is a finding if a quarter of the run
     or more lies behind it, if the loss was still falling significantly right before it (over a stage of the schedule,
     or over the last quarter of what the rates add up to), at a pace that would have led much further, got on more
     slowly since, and if much was left to learn.
-    A cosine or a linear decay to zero that ends with the run spends less than a sixth of it there. A loss that had
+    A cosine or a linear decay to zero that ends with the run spends a sixth of it there at most. A loss that had
     settled before the rate fell, and a training that learned nearly all there was, are no findings.
 
     ## Why it matters
@@ -36,8 +36,8 @@ class RateDecayed(Detector):
     settled (ReduceLROnPlateau) instead of by the clock.
 
     ## Options
-    - `share` (0.05, of the peak): a guess. Warm-up and cosine, linear or step decay pass it late or not at all.
-    - `rest` (0.25, share of the run): a guess; a cosine has 0.14, three equal stages of tenfold decay 0.33.
+    - `share` (0.07, of the peak): below a tenth, at which a stage of step decay often stays. A cosine passes it late.
+    - `rest` (0.25, share of the run): a guess; a cosine has 0.17, three equal stages of tenfold decay 0.33.
     - `steps` (50 steps at such a rate): fewer are no waste.
     - `missed` (0.2, share of the loss): what the rest of the run would have brought at the pace right before and the
       mean rate up to there. Calibrated, schedules that were too short missed 0.26 and more.
@@ -54,7 +54,7 @@ class RateDecayed(Detector):
     requires: ClassVar = {"steps": ("loss", "lr")}
     explains: ClassVar[tuple[str, ...]] = ("STP002", "LOS001")
 
-    share: float = 0.05
+    share: float = 0.07
     """Share of the peak rate."""
     rest: float = 0.25
     """Share of the run."""

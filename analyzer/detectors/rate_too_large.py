@@ -76,8 +76,6 @@ class RateTooLarge(Detector):
         progress, phase = measured(run), phases(run)
         if progress is None or phase is None:
             raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
-        if phase.full_from is None:
-            raise NotApplicable("the learning rate was still rising when the run ended")
         if wide_start(run) is not None:
             raise NotApplicable(
                 "the outputs were far too large before the first update, which must be mended first (GRD001)"

@@ -44,7 +44,7 @@ class Training:
     updates. `alpha`: by step, None where not recorded. `logits`: spread of the predictions. `loss_scale`,
     `weight_scale`: units of the losses and of the parameters, which no verdict should depend on. `every`: steps between
     probes after the first `dense`. `steps`, `manifest` and `events` stand in place of what would be written.
-    `first_step`: where it was resumed.
+    `first_step`: where it was resumed, by `attempt`.
     """
 
     loss: Sequence[float] = field(default_factory=lambda: falling(300))
@@ -67,6 +67,8 @@ class Training:
     events: tuple[Mapping[str, Any], ...] | None = None
     shuffled: bool = False
     first_step: int = 0
+    attempt: int = 0
+    metrics: Mapping[str, Any] = field(default_factory=dict)
 
     def but(self, **changes: Any) -> Training:
         """The same training, but for these things."""
@@ -83,6 +85,8 @@ class Training:
             events=(wiring([leaf(name) for name in names]), loss_input()) if self.events is None else self.events,
             manifest={"tensors": tensor_entries(names)} | dict(self.manifest),
             first_step=self.first_step,
+            attempt=self.attempt,
+            metrics=dict(self.metrics),
         )
 
     def _steps(self, probes: Sequence[int]) -> dict[str, Any]:
@@ -134,6 +138,19 @@ class Training:
         if self.shuffled:
             chance.shuffle(rows)
         return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def epochs(steps: int, length: int) -> dict[str, Any]:
+    """A metric that is logged at the end of each epoch, as columns of the table."""
+    ends = range(length - 1, steps, length)
+    count = len(ends)
+    return {
+        "step": list(ends),
+        "epoch": [float(epoch) for epoch in range(count)],
+        "split": ["valid"] * count,
+        "name": ["loss"] * count,
+        "value": [1.0] * count,
+    }
 
 
 def wiring(leaves: Sequence[Mapping[str, Any]], step: int = 0) -> dict[str, Any]:

@@ -155,7 +155,6 @@ def test_noise_is_silent(tmp_path: Path, seed: int, level: float) -> None:
 @pytest.mark.parametrize(
     ("training", "reason"),
     [
-        (THROWN.but(rate=lambda step: 1e-3 * 1.02**step), "still rising"),
         (THROWN.but(loss=[-value for value in THROWN.loss]), "negative"),
         (THROWN.but(loss=flat(300, 30.0), logits=60.0), "GRD001"),
         (THROWN.but(steps={"optimizer": [step % 2 for step in range(300)]}), "optimizers"),
