@@ -193,3 +193,19 @@ def is_early(onset: int, phase: Phases, steps: int) -> bool:
     begin = phase.full_from
     patience = max(100, steps // 10)
     return onset <= begin + patience or any(rise <= onset <= rise + patience for rise in phase.rises)
+
+
+def sudden(run: Run, onset: int) -> bool:
+    """Whether the loss jumped from one step to the next though no larger gradient than usual came before.
+
+    Then the step before did not lead there: the batches changed, or something outside the descent did.
+    """
+    frame = run.frame("steps", "loss", "grad_norm").filter(pl.col("loss").is_finite())
+    before = frame.filter(pl.col("step") < onset).tail(500)
+    after = frame.filter(pl.col("step") >= onset)["loss"].head(20)
+    if before.height < 50 or after.is_empty():
+        return False
+    usual, last = before.head(before.height - 5)["grad_norm"], before.tail(5)["grad_norm"]
+    quiet = scalar(last.max()) <= 3 * scalar(usual.quantile(0.95))
+    level = scalar(before["loss"].median())
+    return quiet and float(after[0]) - level >= 0.5 * (scalar(after.median()) - level) > 0

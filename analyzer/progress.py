@@ -114,6 +114,12 @@ def given_probabilities(run: Run) -> bool:
     return bool(frame.select((pl.all_horizontal(sums) & (pl.col("prediction_min") >= 0)).all()).item())
 
 
+def constant_input(run: Run) -> bool:
+    """Whether the model's input was recorded and had one and the same value in all places, at all probes."""
+    values = run.frame("steps", "input_std")["input_std"].drop_nulls()
+    return len(values) > 0 and scalar(values.max()) == 0
+
+
 def loss_name(run: Run) -> str:
     """The loss that is differentiated, functional or module alike: `crossentropy`, `mse`, or empty if unknown."""
     detail = next((event.detail for event in run.events_of("loss-input")), {})

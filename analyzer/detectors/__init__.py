@@ -6,6 +6,7 @@ from .base import Detector
 from .class_imbalance import ClassImbalance
 from .clipping_before_unscaling import ClippingBeforeUnscaling
 from .clipping_too_tight import ClippingTooTight
+from .diverged import Diverged
 from .exploding_gradients import ExplodingGradients
 from .flipped_sign import FlippedSign
 from .nonfinite import NonFinite
@@ -45,5 +46,6 @@ DETECTORS: tuple[Detector, ...] = (
     Unshuffled(),
     ClassImbalance(),
     StuckAtChance(),
+    Diverged(),
 )
 """Every rule, with its defaults."""

@@ -10,7 +10,7 @@ import polars as pl
 
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import block_length, blocks, scalar
-from ..overshoot import Harm, broken, harm, is_early
+from ..overshoot import Harm, broken, harm, is_early, sudden
 from ..phases import phases
 from ..progress import Progress, adversarial, losses, measured, uninformed
 from ..run import Run
@@ -28,7 +28,8 @@ class ExplodingGradients(Detector):
     C classes; for a regression, the spread of the predictions with that of the targets), and tells how gradients grow
     from the last layer to the first. A loss that was merely scaled does not count: the logits must be as wide.
     *Later.* Looks for gradient norms that rise tenfold above their own past while the loss loses what it had learned,
-    and does not recover. What begins with the first steps or after the learning rate rose is left to STP001.
+    and does not recover. What begins with the first steps or after the learning rate rose is left to STP001; a jump of
+    the loss that no larger gradient led up to is left to LOS002.
 
     ## Why it matters
     Weights that are too wide multiply the signal in every layer, forward and backward. The first updates then throw the
@@ -140,7 +141,7 @@ class ExplodingGradients(Detector):
         before = scalar(norms.filter(pl.col("step") < damage.onset)["grad_norm"].tail(1000).median())
         after = norms.filter(pl.col("step") >= damage.onset - 3)["grad_norm"]
         level = scalar(after.head(block_length(run.step_count)).quantile(0.75))
-        if damage.recovered or not level >= self.growth * before > 0:
+        if damage.recovered or not level >= self.growth * before > 0 or sudden(run, damage.onset):
             return
         ratio = level / before
         yield Finding(

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import polars as pl
+
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..overshoot import Harm, Reach, harm, is_early, reach
 from ..phases import Phases, phases
@@ -76,6 +78,10 @@ class RateTooLarge(Detector):
         progress, phase = measured(run), phases(run)
         if progress is None or phase is None:
             raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
+        if phase.full_from is None and _swept(run):
+            raise NotApplicable(
+                "the learning rate rose ten-thousandfold until the end: a range test is meant to diverge"
+            )
         if wide_start(run) is not None:
             raise NotApplicable(
                 "the outputs were far too large before the first update, which must be mended first (GRD001)"
@@ -162,6 +168,12 @@ _CAUSES = (
     "No warm-up",
     "Inputs or targets not scaled",
 )
+
+
+def _swept(run: Run) -> bool:
+    """Whether the rate rose ten-thousandfold over the run."""
+    rates = run.frame("steps", "lr_max").filter(pl.col("lr_max") > 0)["lr_max"]
+    return len(rates) > 0 and float(rates[-1]) > 1e4 * float(rates[0])
 
 
 def _stride(steps: Reach, *, by_alpha: bool) -> str:

@@ -12,7 +12,7 @@ from ..depth import of_weights
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import Mean, batch_mean, block_length, blocks, scalar
 from ..phases import phases
-from ..progress import ZeroInformation, adversarial, given_probabilities, losses, zero_information
+from ..progress import ZeroInformation, adversarial, constant_input, given_probabilities, losses, zero_information
 from ..run import Run
 from ..wording import count, number, percent
 from .base import Detector
@@ -132,18 +132,13 @@ def _starved(run: Run) -> float | None:
     return scalar((largest == 0).mean()) if len(largest) else None
 
 
-def _constant_input(run: Run) -> bool:
-    values = run.frame("steps", "input_std")["input_std"].drop_nulls()
-    return len(values) > 0 and scalar(values.max()) == 0
-
-
 def _causes(run: Run) -> tuple[str, ...]:
     """Causes, those first for which the figures speak."""
     dead = "No gradient reaches the first layers: dead units, weights that began at zero, or a detached part"
     labels = "Labels that do not belong to the inputs (shuffled apart, or read from the wrong column)"
     starved = (_starved(run) or 0.0) > 0
     return (
-        *("The inputs are all the same",) * _constant_input(run),
+        *("The inputs are all the same",) * constant_input(run),
         *("Softmax before a loss that applies its own",) * given_probabilities(run),
         *((dead, labels) if starved else (labels, dead)),
         "A learning rate so large that the units died, or far too small",
@@ -159,7 +154,7 @@ def _evidence(run: Run, mean: Mean) -> Evidence:
         span = scalar((late["prediction_max"] - late["prediction_min"]).tail(max(1, late.height // 4)).median())
         told = f"The outputs of a batch spread over {number(span, 3)}"
         (supporting if span < 1 else opposing).append(f"{told}: {'they say little' if span < 1 else 'they differ'}.")
-    if _constant_input(run):
+    if constant_input(run):
         supporting.append("The standard deviation of the input is zero at every probe.")
     starved = _starved(run)
     if starved:

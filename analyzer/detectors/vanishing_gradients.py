@@ -13,7 +13,7 @@ from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import scalar
 from ..overshoot import death
 from ..phases import phases
-from ..progress import Progress, adversarial, measured, uninformed
+from ..progress import Progress, adversarial, constant_input, measured, uninformed
 from ..run import Run
 from ..spans import Span, firing_spans
 from ..wording import count, number, percent
@@ -76,6 +76,8 @@ class VanishingGradients(Detector):
             raise NotApplicable(
                 f"{profile.height} probes cannot show that something persists; {self.probes} are needed"
             )
+        if constant_input(run):
+            raise NotApplicable("the input is the same for all samples: what gradients it brings says nothing of depth")
         progress = measured(run)
         if progress is None:
             raise NotApplicable("the loss takes negative values: how much was learned is not known")

@@ -155,6 +155,7 @@ def test_noise_is_silent(tmp_path: Path, seed: int, level: float) -> None:
 @pytest.mark.parametrize(
     ("training", "reason"),
     [
+        (THROWN.but(rate=lambda step: 1e-6 * 1.05**step), "range test"),
         (THROWN.but(loss=[-value for value in THROWN.loss]), "negative"),
         (THROWN.but(loss=flat(300, 30.0), logits=60.0), "GRD001"),
         (THROWN.but(steps={"optimizer": [step % 2 for step in range(300)]}), "optimizers"),
