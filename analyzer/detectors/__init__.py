@@ -9,6 +9,7 @@ from .clipping_too_tight import ClippingTooTight
 from .diverged import Diverged
 from .exploding_gradients import ExplodingGradients
 from .flipped_sign import FlippedSign
+from .loss_spike import LossSpike
 from .nonfinite import NonFinite
 from .rate_decayed import RateDecayed
 from .rate_too_large import RateTooLarge
@@ -47,5 +48,6 @@ DETECTORS: tuple[Detector, ...] = (
     ClassImbalance(),
     StuckAtChance(),
     Diverged(),
+    LossSpike(),
 )
 """Every rule, with its defaults."""

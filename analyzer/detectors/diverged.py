@@ -38,9 +38,10 @@ class Diverged(Detector):
     ## What it does
     Compares the mean loss of the last tenth of the run with the best block of steps and with the loss of a model that
     knows nothing (the first loss, where that is not known). The run has diverged if it ends significantly, and by a
-    fifth, above that level and above where it was best; or if it had lost half of it and is back at nine tenths; or, as a warning, if it had lost
-    four fifths, is back at half, and is not falling. A rise after which the loss falls again (harder data, a restart
-    of the learning rate) is none, and batches of a few steps never decide.
+    fifth, above that level and above where it was best; or if it had lost half of it and is back at nine tenths; or, as
+    a warning, if it had lost four fifths, is back at half, and is not falling. It must have lasted for a tenth of the
+    run. A rise after which the loss falls again (harder data, a restart of the learning rate) is none, and batches of a
+    few steps never decide.
 
     ## Why it matters
     What was learned is gone: the weights of the end are worth less than those before. It is a symptom: other rules name
@@ -87,10 +88,11 @@ class Diverged(Detector):
             raise NotApplicable("the loss takes negative values: where it should end is not known")
         severity = self._verdict(series, found)
         phase = phases(run)
+        lasting = found.onset <= int(series["step"][-series.height // 10])
         restarted = phase is not None and any(
             rise > int(series["step"][-1]) - series.height // 5 for rise in phase.rises
         )
-        if severity is not None and not restarted:
+        if severity is not None and lasting and not restarted:
             yield self._finding(run, series, found, severity)
 
     def _verdict(self, series: pl.DataFrame, found: _End) -> Severity | None:
