@@ -310,6 +310,20 @@ LAYERS = _table(
     Column(
         "distance", "float32", "", "Euclidean distance from the tensor's first recorded value, before the update", FIRST
     ),
+    Column(
+        "silent_rows",
+        "float32",
+        "share",
+        "share of the rows of a weight (its first dimension) whose gradient is exactly zero when the optimizer steps",
+        FIRST,
+    ),
+    Column(
+        "mean_row_norm",
+        "float32",
+        "",
+        "norm that a weight would have if each of its rows were their mean: param_norm if all rows are alike",
+        FIRST,
+    ),
 )
 
 MODULES = _table(

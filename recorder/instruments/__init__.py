@@ -20,6 +20,7 @@ from .losses import IndividualLosses
 from .mode import Mode
 from .model_input import ModelInput
 from .norms import GradientNorms, Updates
+from .rows import Rows
 from .tic import TakeuchiInformation
 from .units import Units
 from .wiring import Wiring
@@ -27,7 +28,7 @@ from .wiring import Wiring
 __all__ = ["INSTRUMENTS", "PRESETS", "Instrument"]
 
 _AUDITS = (Wiring, LossInput, ModelInput, Mode)
-_BASIC = (GradientNorms, Updates, *_AUDITS)
+_BASIC = (GradientNorms, Updates, Rows, *_AUDITS)
 _ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, IndividualGradients, Alpha, GradientHistogram, Units)
 
 _BUSINESS = (*_ECONOMY, HessianTrace, TakeuchiInformation)
