@@ -43,8 +43,7 @@ class Reach:
     """How far the steps of a window went. `alpha_p90` is the 90th percentile of alpha, None if fewer than 5 are known.
 
     `ratio` is the largest median over the layers of update over weight, None if unknown, and `ratio_step` its step.
-    `uphill` is the share of the steps whose update led against the gradient, `stale` that of the steps at whose start
-    a gradient was left from the step before.
+    `uphill` is the share of the steps whose update led against the gradient.
     """
 
     alpha_p90: float | None
@@ -52,7 +51,6 @@ class Reach:
     ratio: float | None
     ratio_step: int | None
     uphill: float
-    stale: float
 
 
 def harm(run: Run, progress: Progress, phase: Phases, rise: float = 1.2) -> Harm | None:
@@ -169,20 +167,19 @@ def death(run: Run, factor: float = 1e-3) -> int | None:
 
 def reach(run: Run, first: int, last: int) -> Reach:
     """How far the steps from `first` to `last` went."""
-    window = run.frame("steps", "alpha", "start_slope", "stale_grad_norm")
+    window = run.frame("steps", "alpha", "start_slope")
     window = window.filter(pl.col("step").is_between(first, last))
     alphas = window["alpha"].drop_nulls()
     quantiles = [alphas.head(count).quantile(0.9) for count in (25, 50, 100) if len(alphas) >= 5]
     ratios = update_ratios(run).filter(pl.col("step").is_between(first, last))
     top = ratios.sort("median", descending=True, nulls_last=True).head(1)
-    slopes, stale = (window.filter(pl.col(name).is_finite())[name] for name in ("start_slope", "stale_grad_norm"))
+    slopes = window.filter(pl.col("start_slope").is_finite())["start_slope"]
     return Reach(
         alpha_p90=max((value for value in quantiles if value is not None), default=None),
         alphas=len(alphas),
         ratio=None if top.is_empty() else float(top["median"][0]),
         ratio_step=None if top.is_empty() else int(top["step"][0]),
         uphill=scalar((slopes > 0).mean()) if len(slopes) else 0.0,
-        stale=scalar((stale > 0).mean()) if len(stale) else 0.0,
     )
 
 

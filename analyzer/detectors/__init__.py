@@ -14,20 +14,22 @@ from .nonfinite import NonFinite
 from .rate_decayed import RateDecayed
 from .rate_too_large import RateTooLarge
 from .rate_too_small import RateTooSmall
+from .schedule_rhythm import ScheduleRhythm
 from .silent_broadcast import SilentBroadcast
 from .softmax_twice import SoftmaxTwice
-from .schedule_rhythm import ScheduleRhythm
+from .stale_gradients import StaleGradients
 from .stalled_loss import StalledLoss
+from .stuck_at_chance import StuckAtChance
 from .unnormalised_inputs import UnnormalisedInputs
 from .unnormalised_targets import UnnormalisedTargets
 from .unshuffled import Unshuffled
-from .stuck_at_chance import StuckAtChance
 from .vanishing_gradients import VanishingGradients
 from .wiring import Wiring
 from .wrong_dimension import WrongDimension
 
 DETECTORS: tuple[Detector, ...] = (
     Wiring(),
+    StaleGradients(),
     NonFinite(),
     ExplodingGradients(),
     VanishingGradients(),

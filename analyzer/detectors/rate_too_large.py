@@ -108,7 +108,6 @@ class RateTooLarge(Detector):
     def _finding(self, progress: Progress, damage: Harm, steps: Reach, phase: Phases) -> Finding:
         far = steps.ratio is not None and steps.ratio > self.ratio
         by_alpha = self._beyond(steps) and not far
-        stale = steps.stale > 0.5
         confidence = 0.95 if self._beyond(steps) and far else 0.85
         return Finding(
             code=self.code,
@@ -116,15 +115,14 @@ class RateTooLarge(Detector):
             severity="warning" if damage.recovered else self.severity,
             message=f"With a learning rate of {number(phase.peak)} {_stride(steps, by_alpha=by_alpha)}, and"
             f" {_damage(damage, progress)}.",
-            confidence=0.3 if stale else confidence - 0.15 * damage.recovered,
+            confidence=confidence - 0.15 * damage.recovered,
             first_step=damage.onset,
             last_step=damage.last_step,
             value=steps.alpha_p90 if by_alpha else steps.ratio,
             threshold=self.alpha if by_alpha else self.ratio,
             evidence=self._evidence(damage, steps, phase),
-            causes=(*("Gradients that are never cleared: zero_grad is missing",) * stale, *_CAUSES),
+            causes=_CAUSES,
             advice=(
-                *("Call optimizer.zero_grad() in every step, before the backward pass.",) * stale,
                 f"Divide the learning rate ({number(phase.peak)}) by 3 until the loss of the first 100 steps falls.",
                 "Warm the rate up over the first hundreds of steps.",
                 "Remember that momentum m multiplies the step by 1/(1-m).",
@@ -156,9 +154,6 @@ class RateTooLarge(Detector):
             opposing.append("The learning rate was warmed up.")
         if damage.recovered:
             opposing.append("The run recovered.")
-        if steps.stale > 0.5:
-            left = f"At {percent(steps.stale)} of the steps gradients were left from the step before"
-            opposing.append(f"{left}: they add up, and make any rate too large.")
         return Evidence(tuple(supporting), tuple(opposing))
 
 

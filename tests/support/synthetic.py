@@ -45,6 +45,7 @@ class Training:
     `weight_scale`: units of the losses and of the parameters, which no verdict should depend on. `every`: steps between
     probes after the first `dense`. `steps`, `manifest` and `events` stand in place of what would be written.
     `first_step`: where it was resumed, by `attempt`.
+    `columns`: further columns of the layers table; `modules`: the table of modules. `first_step`: where it was resumed.
     """
 
     loss: Sequence[float] = field(default_factory=lambda: falling(300))
@@ -66,6 +67,8 @@ class Training:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     events: tuple[Mapping[str, Any], ...] | None = None
     shuffled: bool = False
+    columns: Mapping[str, ByLayer] = field(default_factory=dict)
+    modules: Mapping[str, Any] = field(default_factory=dict)
     first_step: int = 0
     attempt: int = 0
     metrics: Mapping[str, Any] = field(default_factory=dict)
@@ -87,6 +90,7 @@ class Training:
             first_step=self.first_step,
             attempt=self.attempt,
             metrics=dict(self.metrics),
+            modules=dict(self.modules),
         )
 
     def _steps(self, probes: Sequence[int]) -> dict[str, Any]:
@@ -101,6 +105,7 @@ class Training:
             "lr": [[self.rate(step)] for step in range(len(losses))],
             "grad_norm": [self._gradient(step) * size for step in range(len(losses))],
             "probed": [step in probed for step in range(len(losses))],
+            "optimizer": 0,
             "loss_var": [(8 * self.noise * loss) ** 2 for loss in losses],
             "loss_count": 64,
             # With slopes free of noise alpha is their ratio, whatever the losses are.
@@ -134,6 +139,7 @@ class Training:
                         "update_norm": size * self.update(step, layer) * self.weight_scale,
                         "distance": self.straight * travelled * self.weight_scale,
                     }
+                    | {column: value(step, layer) for column, value in self.columns.items()}
                 )
         if self.shuffled:
             chance.shuffle(rows)

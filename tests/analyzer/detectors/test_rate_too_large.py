@@ -133,13 +133,6 @@ def test_ascent_is_not_the_rate(tmp_path: Path) -> None:
     assert found(RULE, training, tmp_path) == []
 
 
-def test_gradients_that_are_never_cleared_come_first(tmp_path: Path) -> None:
-    (finding,) = found(RULE, THROWN.but(steps={"stale_grad_norm": 2.0}), tmp_path)
-    assert "zero_grad" in finding.causes[0]
-    assert "zero_grad" in finding.advice[0]
-    assert finding.confidence < 0.5
-
-
 def test_a_run_of_five_steps_that_broke(tmp_path: Path) -> None:
     training = Training(loss=[CHANCE, 40.0, 1e9, math.nan, math.nan], update=lambda step, layer: 3.0)
     assert [finding.first_step for finding in found(RULE, training, tmp_path)] == [1]
