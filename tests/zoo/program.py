@@ -97,7 +97,7 @@ class Variant:
     also: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     """A training loop with its variants.
 
