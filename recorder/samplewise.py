@@ -159,7 +159,8 @@ def _batch_norm(module: Any, x: Tensor, gradient: Tensor, rows: slice) -> Parts:
 
 
 def _embedding(module: Any, x: Tensor, gradient: Tensor, rows: slice) -> Parts:
-    tokens, gradient = x[rows].flatten(1), gradient[rows].flatten(1, -2)
+    tokens = x[rows].flatten(1) if x.dim() > 1 else x[rows].unsqueeze(1)
+    gradient = gradient[rows].reshape(*tokens.shape, -1)
     if module.padding_idx is not None:
         gradient = gradient * (tokens != module.padding_idx).unsqueeze(-1)
     return _table(module, tokens, gradient)

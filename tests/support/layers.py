@@ -272,6 +272,10 @@ CASES: dict[str, Case] = {
         lambda: nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5).eval(), nn.Tanh(), nn.Linear(5, 3)), numbers(4)
     ),
     "embedding": case(lambda: with_head(nn.Embedding(7, 2, padding_idx=0), features=6), tokens(3)),
+    "embedding of a single token": case(
+        lambda: nn.Sequential(nn.Embedding(7, 2, padding_idx=0), nn.Tanh(), nn.Linear(2, 3)),
+        lambda: (torch.randint(7, (N,)), torch.randint(3, (N,))),
+    ),
     "embedding with sparse gradients": case(
         lambda: with_head(nn.Embedding(7, 2, sparse=True), features=6), tokens(3), no_curvature=ONCE
     ),
