@@ -101,7 +101,7 @@ PROGRAM = Program(
         Variant("adam", {"optimizer": "adam", "lr": 3e-3}),
         Variant("rmsprop", {"optimizer": "rmsprop", "lr": 2e-3, "valid": False}),
         Variant("full-batch", {"optimizer": "gd", "batch": 309, "lr": 0.1}),
-        Variant("full-batch-at-the-edge", {"optimizer": "gd", "batch": 309, "lr": 0.45, "width": 4}),
+        Variant("full-batch-at-the-edge", {"optimizer": "gd", "batch": 309, "lr": 0.45, "width": 4, "steps": 120}),
         Variant("small-l1", {"l1": 1e-3}),
         Variant("raw-targets", {"scaled": False}, "unnormalised-targets", "plain"),
         Variant(

@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from zoo.program import Program, Record, Variant
 
-CONTEXT = 32
+CONTEXT = 24
 
 
 def text(sentences: int) -> str:
