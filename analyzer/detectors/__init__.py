@@ -26,6 +26,7 @@ from .unshuffled import Unshuffled
 from .vanishing_gradients import VanishingGradients
 from .wiring import Wiring
 from .wrong_dimension import WrongDimension
+from .wrong_labels import WrongLabels
 
 DETECTORS: tuple[Detector, ...] = (
     Wiring(),
@@ -46,6 +47,7 @@ DETECTORS: tuple[Detector, ...] = (
     WrongDimension(),
     SilentBroadcast(),
     FlippedSign(),
+    WrongLabels(),
     Unshuffled(),
     ClassImbalance(),
     StuckAtChance(),
