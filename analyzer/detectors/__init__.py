@@ -10,6 +10,7 @@ from .diverged import Diverged
 from .exploding_gradients import ExplodingGradients
 from .flipped_sign import FlippedSign
 from .loss_spike import LossSpike
+from .leaked_answer import LeakedAnswer
 from .nonfinite import NonFinite
 from .rate_decayed import RateDecayed
 from .rate_too_large import RateTooLarge
@@ -48,6 +49,7 @@ DETECTORS: tuple[Detector, ...] = (
     SilentBroadcast(),
     FlippedSign(),
     WrongLabels(),
+    LeakedAnswer(),
     Unshuffled(),
     ClassImbalance(),
     StuckAtChance(),
