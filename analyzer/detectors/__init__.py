@@ -7,11 +7,13 @@ from .class_imbalance import ClassImbalance
 from .clipping_before_unscaling import ClippingBeforeUnscaling
 from .clipping_too_tight import ClippingTooTight
 from .diverged import Diverged
+from .does_not_fit_one_batch import DoesNotFitOneBatch
 from .exploding_gradients import ExplodingGradients
 from .flipped_sign import FlippedSign
 from .loss_spike import LossSpike
 from .leaked_answer import LeakedAnswer
 from .nonfinite import NonFinite
+from .oscillating_loss import OscillatingLoss
 from .rate_decayed import RateDecayed
 from .rate_too_large import RateTooLarge
 from .rate_too_small import RateTooSmall
@@ -55,5 +57,7 @@ DETECTORS: tuple[Detector, ...] = (
     StuckAtChance(),
     Diverged(),
     LossSpike(),
+    OscillatingLoss(),
+    DoesNotFitOneBatch(),
 )
 """Every rule, with its defaults."""

@@ -63,7 +63,7 @@ class StalledLoss(Detector):
     severity: ClassVar[Severity] = "error"
     requires: ClassVar = {"steps": ("loss",)}
     # Symptoms of the loss explain each other, so that the cause of one is that of all; the surest is told first.
-    explains: ClassVar[tuple[str, ...]] = ("LOS002", "LOS005")
+    explains: ClassVar[tuple[str, ...]] = ("LOS002", "LOS004", "LOS005", "LOS006")
 
     steps: int = 100
     """Steps at full learning rate."""
