@@ -45,7 +45,8 @@ def swings(series: pl.DataFrame, least: float, errors: float = 6.0, share: float
         return None
     differences = series["loss"].diff().drop_nulls()
     turn = scalar(pl.DataFrame({"a": differences, "b": differences.shift()}).select(pl.corr("a", "b")).item())
-    noise = scalar(differences.std()) / 2**0.5
+    settled = differences.tail(differences.len() * 3 // 4)  # the first fall is no noise
+    noise = scalar(settled.std()) / 2**0.5
     if turn < _ALTERNATING:
         return _alternating(series, differences, least, share)
     lengths = [length for length in _lengths(series.height) if length >= 16 or turn > _SMOOTH]

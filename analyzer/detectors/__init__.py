@@ -26,6 +26,7 @@ from .stuck_at_chance import StuckAtChance
 from .unnormalised_inputs import UnnormalisedInputs
 from .unnormalised_targets import UnnormalisedTargets
 from .unshuffled import Unshuffled
+from .update_outlier import UpdateOutlier
 from .vanishing_gradients import VanishingGradients
 from .wiring import Wiring
 from .wrong_dimension import WrongDimension
@@ -43,6 +44,7 @@ DETECTORS: tuple[Detector, ...] = (
     ScheduleRhythm(),
     ClippingTooTight(),
     ClippingBeforeUnscaling(),
+    UpdateOutlier(),
     StalledLoss(),
     UnnormalisedInputs(),
     UnnormalisedTargets(),

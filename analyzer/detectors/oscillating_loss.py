@@ -27,7 +27,7 @@ class OscillatingLoss(Detector):
     ## What it does
     Looks at the mean losses of blocks of steps, on several time scales, for rises that are larger than six standard
     errors, than a fifth of the loss, and than a twentieth of what there is to learn. Three of them, or two of which one
-    doubles the loss, are a finding where the loss of the last quarter is not significantly below that of the quarter
+    is large, are a finding where the loss of the last quarter is not significantly below that of the quarter
     before and much is left to learn. Losses that follow a learning rate which rises are left out.
 
     ## Why it matters
@@ -39,6 +39,7 @@ class OscillatingLoss(Detector):
 
     ## Options
     - `rises` (3 rises): a guess; healthy trainings had none.
+    - `largest` (1.5, times the loss at the low before): with such a one, two rises are enough.
     - `errors` (6 standard errors of a block mean).
     - `share` (0.2, of the loss at the low before).
     - `worth` (0.05, share of the loss of a model that knows nothing, or of the first loss).
@@ -55,6 +56,8 @@ class OscillatingLoss(Detector):
 
     rises: int = 3
     """Rises."""
+    largest: float = 1.5
+    """Times the loss at the low before."""
     errors: float = 6.0
     """Standard errors."""
     share: float = 0.2
@@ -82,7 +85,7 @@ class OscillatingLoss(Detector):
         if did_well(progress) or still_falling(run):
             return
         found = swings(series, self.worth * min(progress.reference, progress.start), self.errors, self.share)
-        if found is not None and (found.rises >= self.rises or (found.rises == 2 and found.largest > 2)):
+        if found is not None and (found.rises >= self.rises or (found.rises == 2 and found.largest > self.largest)):
             yield self._finding(run, found)
 
     def _finding(self, run: Run, found: Swings) -> Finding:
