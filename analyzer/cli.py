@@ -138,13 +138,16 @@ def write_reports(
 @app.command()
 def rule(
     code: Annotated[str | None, typer.Argument(metavar="[CODE]", show_default=False, help="a code or a name")] = None,
+    config: Config = None,
 ) -> None:
-    """Explain a rule, or list the rules."""
+    """Explain a rule, or list the rules, those of the configuration among them."""
     from . import rules
+    from .config import all_rules, load
     from .detectors import DETECTORS
     from .outputs.style import style_of
 
-    found = rules.find(code, DETECTORS) if code else DETECTORS
+    known = all_rules(DETECTORS, load(config))
+    found = rules.find(code, known) if code else known
     one = code and len(found) == 1
     emit((rules.page(found[0], style_of(sys.stdout)) if one else rules.listing(found)) + "\n")
 

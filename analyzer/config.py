@@ -8,6 +8,9 @@
     [rules.GRD001]                 options of a rule, as `glideslope rule GRD001` lists them
     severity = "warning"
 
+    [rules.loss-out-of-hand]       a rule of your own, by a name of your own: see `user_rules.py`
+    when = "loss > 10"
+
 A flag of the command line stands above the file, the file above the defaults.
 """
 
@@ -95,13 +98,14 @@ def choose(detectors: Iterable[Detector], settings: Settings) -> Rules:
 
     Raises ConfigError for a code that no rule has, an option that a rule lacks, or a required rule that is left out.
     """
-    known = tuple(detectors)
+    known = all_rules(detectors, settings)
     codes = [detector.code for detector in known]
     for prefix in (*settings.select, *settings.ignore, *settings.require):
         check_code(prefix, codes, settings.source)
     for code in settings.rules:
-        if code not in codes:
-            raise ConfigError(f"{settings.source}: [rules.{code}] names no rule{hint(code, codes)}.")
+        if code not in codes and "when" not in settings.rules[code]:
+            own = "a rule of your own needs `when`"
+            raise ConfigError(f"{settings.source}: [rules.{code}] names no rule{hint(code, codes)}; {own}.")
     chosen = tuple(_with_options(item, settings) for item in known if _selected(item.code, settings))
     required = frozenset(code for code in codes if code.startswith(settings.require or ("-",)))
     left_out = sorted(required - {item.code for item in chosen})
@@ -112,9 +116,19 @@ def choose(detectors: Iterable[Detector], settings: Settings) -> Rules:
     severities = {
         code: _severity(options["severity"], f"{settings.source}: rules.{code}.severity")
         for code, options in settings.rules.items()
-        if "severity" in options
+        if "severity" in options and code in codes
     }
     return Rules(chosen, MappingProxyType(severities), required, settings.fail_on)
+
+
+def all_rules(detectors: Iterable[Detector], settings: Settings) -> tuple[Detector, ...]:
+    """The rules, and those that the settings write down. Raises ConfigError where one of the latter will not do."""
+    known = tuple(detectors)
+    if not any("when" in options for options in settings.rules.values()):
+        return known
+    from .user_rules import user_rules  # it needs this module, and polars
+
+    return (*known, *user_rules(settings.rules, known, settings.source))
 
 
 def check_code(code: str, codes: Iterable[str], source: str) -> None:

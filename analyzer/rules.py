@@ -13,6 +13,7 @@ from .config import hint
 from .detectors.base import Detector
 from .errors import ConfigError
 from .outputs.style import Style
+from .user_rules import UserRule
 from .wording import listed
 
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
@@ -73,6 +74,8 @@ def _needs(detector: Detector) -> str:
 
 
 def _options(detector: Detector) -> str:
+    if isinstance(detector, UserRule):
+        return detector.settings()
     lines = [f"[tool.glideslope.rules.{detector.code}]  # in pyproject.toml; the defaults"]
     lines.append(f'severity = "{detector.severity}"')
     lines += [f"{item.name} = {_toml(getattr(detector, item.name))}" for item in fields(detector)]
