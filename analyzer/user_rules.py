@@ -74,7 +74,7 @@ class UserRule(Detector):
         """Where it held for long enough, a row for each stretch or subject: `first`, `last` and `size`."""
         hits = pl.col("step").filter("held")
         if self.by_share:
-            shares = rows.group_by(*(subject or [pl.lit(0)]), maintain_order=True).agg(
+            shares = rows.group_by(subject or [pl.lit(0)], maintain_order=True).agg(
                 hits.first().alias("first"), hits.last().alias("last"), pl.col("held").mean().alias("size")
             )
             return shares.filter((pl.col("size") >= self.least) & pl.col("first").is_not_null())

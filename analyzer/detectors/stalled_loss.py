@@ -11,6 +11,7 @@ import polars as pl
 
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import Mean, batch_mean
+from ..pace import did_well, last_quarters, still_falling
 from ..phases import phases
 from ..progress import (
     Progress,
@@ -22,6 +23,7 @@ from ..progress import (
     prediction_spread,
     uninformed,
 )
+from ..reach import Bound, out_of_reach
 from ..run import Run
 from ..wording import count, number, percent
 from .base import Detector
@@ -38,6 +40,8 @@ class StalledLoss(Detector):
     That is a finding only if it is not a floor: for a classification within 5 % of the entropy of the class frequencies
     (ln C if they are equal) or above it, for a regression if the predictions are nearly the same for all samples. A
     loss that fell before it went flat, as it does when a training converges, is none.
+    A regression is stalled, too, if its predictions press against a bound of the output layer (0 of a ReLU, 0 and 1 of
+    a sigmoid, -1 and 1 of a tanh) beyond which targets lie, and its loss does not fall any more: that is a warning.
 
     ## Why it matters
     Time spent on such a run is lost. It is a symptom: other rules name the cause where they can.
@@ -86,6 +90,10 @@ class StalledLoss(Detector):
             raise NotApplicable(
                 f"{series.height} steps at full learning rate with a finite loss are too few; {self.steps} are needed"
             )
+        bound = out_of_reach(run)
+        if bound is not None and not did_well(progress) and not still_falling(run):
+            yield self._bounded(run, bound)
+            return
         knows_nothing = uninformed(run, progress, self.margin)
         if knows_nothing is None:
             raise NotApplicable(
@@ -103,6 +111,36 @@ class StalledLoss(Detector):
         flat = fallen + doubt < self.fall * later.value
         above = progress.zero is not None and later.value - self.errors * later.error > progress.zero.prior
         return flat or (above and fallen < doubt)
+
+    def _bounded(self, run: Run, bound: Bound) -> Finding:
+        """A regression that is held up by its own output layer."""
+        before, end = last_quarters(run)
+        limits = "0" if bound.high == math.inf else f"{number(bound.low)} to {number(bound.high)}"
+        reach = f"stay {'above' if bound.high == math.inf else 'within'} {limits} and press against it"
+        targets = f"the targets span {number(bound.target_low)} to {number(bound.target_high)}"
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity="warning",
+            message=f"The loss stays at {number(end.value)}: the predictions {reach}, while {targets}, of which"
+            f" {percent(bound.beyond)} is out of reach.",
+            confidence=0.88,
+            first_step=run.first_step,
+            last_step=run.last_step,
+            value=bound.beyond,
+            evidence=Evidence(
+                (
+                    f"No prediction lay outside of what a {bound.layer} yields, at any probe.",
+                    f"The mean loss of the last quarter is {number(end.value)}, after {number(before.value)}.",
+                )
+            ),
+            causes=(
+                f"A {bound.layer} after the last layer, which cannot reach the targets",
+                "Targets that are not scaled to the range of the outputs",
+            ),
+            advice=("Leave out the activation after the last layer.", "Or scale the targets into its range."),
+            chart=ChartRef("steps", "prediction_min"),
+        )
 
     def _finding(self, run: Run, progress: Progress, late: pl.DataFrame, earlier: Mean, later: Mean) -> Finding:
         zero = progress.zero

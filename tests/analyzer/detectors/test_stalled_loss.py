@@ -77,3 +77,35 @@ def test_a_decayed_rate_does_not_count(tmp_path: Path) -> None:
 def test_not_applicable(tmp_path: Path, training: Training, reason: str) -> None:
     with pytest.raises(NotApplicable, match=reason):
         found(RULE, training, tmp_path)
+
+
+def bounded(low: float, high: float, loss: list[float] | None = None) -> Training:
+    """A regression whose predictions span that much, of targets between -1.5 and 2."""
+    probed = [step < 100 or step % 16 == 0 for step in range(300)]
+    values = {"prediction_min": low, "prediction_max": high, "target_min": -1.5, "target_max": 2.0}
+    columns = {name: [value if at else None for at in probed] for name, value in values.items()}
+    settled = falling(300, start=1.2, floor=0.7, rate=0.1)
+    return Training(loss=loss or settled, steps=columns, events=(loss_input("MSELoss"),))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "layer"),
+    [(0.0, 1.6, "ReLU"), (0.002, 0.97, "sigmoid"), (-0.99, 0.98, "tanh"), (-0.5, 0.99, "tanh")],
+)
+def test_an_output_layer_that_cannot_reach_the_targets(tmp_path: Path, low: float, high: float, layer: str) -> None:
+    (finding,) = found(RULE, bounded(low, high), tmp_path)
+    assert finding.severity == "warning"
+    assert layer in finding.causes[0]
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        bounded(-1.2, 1.6),
+        bounded(0.3, 1.6),
+        bounded(-0.7, 0.8),
+        bounded(0.0, 1.6, falling(300, rate=0.004)),  # still falling
+    ],
+)
+def test_predictions_that_are_not_held_back(tmp_path: Path, training: Training) -> None:
+    assert found(RULE, training, tmp_path) == []
