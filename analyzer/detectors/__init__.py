@@ -8,6 +8,7 @@ from .clipping_before_unscaling import ClippingBeforeUnscaling
 from .clipping_too_tight import ClippingTooTight
 from .diverged import Diverged
 from .does_not_fit_one_batch import DoesNotFitOneBatch
+from .dead_units import DeadUnits
 from .exploding_gradients import ExplodingGradients
 from .flipped_sign import FlippedSign
 from .loss_spike import LossSpike
@@ -36,6 +37,7 @@ DETECTORS: tuple[Detector, ...] = (
     Wiring(),
     StaleGradients(),
     NonFinite(),
+    DeadUnits(),
     ExplodingGradients(),
     VanishingGradients(),
     RateTooLarge(),

@@ -52,7 +52,7 @@ class StaleGradients(Detector):
     name: ClassVar[str] = "gradients-not-cleared"
     severity: ClassVar[Severity] = "error"
     requires: ClassVar = {"steps": ("grad_norm",)}
-    explains: ClassVar[tuple[str, ...]] = ("STP001", "STP002", "LOS001", "NUM001", "GRD001", "GRD002")
+    explains: ClassVar[tuple[str, ...]] = ("STP001", "STP002", "LOS001", "NUM001", "GRD001", "GRD002", "ACT001")
 
     persistence: float = 0.5
     """Share of the steps."""
@@ -75,7 +75,7 @@ class StaleGradients(Detector):
             yield self._finding(run, kept, share)
 
     def _finding(self, run: Run, kept: pl.DataFrame, share: float) -> Finding:
-        harm = suffering(run, learned=0.5)
+        harm = suffering(run, learned=0.3)
         norms = run.frame("steps", "grad_norm").filter(pl.col("grad_norm").is_finite())["grad_norm"]
         told = f"At {percent(share)} of the steps the gradient of the step before was still there, unchanged"
         return Finding(
@@ -134,9 +134,7 @@ def _without(run: Run, frame: pl.DataFrame, strangers: list[str]) -> pl.DataFram
 
 
 def _evidence(kept: pl.DataFrame, norms: pl.Series, harm: str | None) -> Evidence:
-    supporting = [
-        f"At {plural(kept.height, 'step')} what `.grad` held had the norm of the last update's gradient, digit by digit."
-    ]
+    supporting = [f"At {plural(kept.height, 'step')} `.grad` still held the gradient of the last update, by its norm."]
     opposing = []
     tenth = max(1, norms.len() // 10)
     first, last = scalar(norms.head(tenth).median()), scalar(norms.tail(tenth).median())

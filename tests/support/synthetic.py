@@ -46,11 +46,14 @@ class Training:
     probes after the first `dense`. `steps`, `manifest` and `events` stand in place of what would be written.
     `first_step`: where it was resumed, by `attempt`.
     `columns`: further columns of the layers table; `modules`: the table of modules. `first_step`: where it was resumed.
+    `names`: of the tensors, one a layer. `columns`: further columns of the layers table; `modules`: the table of modules.
+    `first_step`: where it was resumed.
     """
 
     loss: Sequence[float] = field(default_factory=lambda: falling(300))
     noise: float = 0.02
     layers: int = 6
+    names: Sequence[str] = ()
     gradient: ByLayer = lambda step, layer: 0.05
     update: ByLayer = lambda step, layer: 0.005
     weight: Callable[[int], float] = lambda step: 1.0
@@ -79,7 +82,7 @@ class Training:
 
     def write(self, path: Path) -> Path:
         """Writes the run, and returns its directory."""
-        names = [f"{layer}.weight" for layer in range(self.layers)]
+        names = list(self.names) or [f"{layer}.weight" for layer in range(self.layers)]
         probes = [step for step in range(len(self.loss)) if step < self.dense or step % self.every == 0]
         return write_run(
             path,
