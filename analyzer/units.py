@@ -21,8 +21,8 @@ BEGINNING = 5
 class Stuck:
     """How many units of a layer are stuck, as a share: at the `start` (the least of five probes) and `late`.
 
-    `late` is the lowest decile over the last quarter of the probes: what is dead does not come back. `since`: the first step of the run from which on
-    at least half as many as late were stuck. `layer`: the name of an activation module, or of a weight tensor.
+    `late` is the lowest decile over the last quarter of the probes: what is dead does not come back. `since`: the first
+    step from which on at least half as many as late were stuck. `layer`: an activation module, or a weight tensor.
     """
 
     layer: str

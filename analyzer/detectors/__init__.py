@@ -28,6 +28,7 @@ from .unnormalised_inputs import UnnormalisedInputs
 from .unnormalised_targets import UnnormalisedTargets
 from .unshuffled import Unshuffled
 from .update_outlier import UpdateOutlier
+from .symmetric_start import SymmetricStart
 from .vanishing_gradients import VanishingGradients
 from .wiring import Wiring
 from .wrong_dimension import WrongDimension
@@ -37,6 +38,7 @@ DETECTORS: tuple[Detector, ...] = (
     Wiring(),
     StaleGradients(),
     NonFinite(),
+    SymmetricStart(),
     DeadUnits(),
     ExplodingGradients(),
     VanishingGradients(),

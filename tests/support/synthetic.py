@@ -47,6 +47,7 @@ class Training:
     `first_step`: where it was resumed, by `attempt`.
     `columns`: further columns of the layers table; `modules`: the table of modules. `first_step`: where it was resumed.
     `names`: of the tensors, one a layer. `columns`: further columns of the layers table; `modules`: the table of modules.
+    `names`: of the tensors. `columns`: further columns of the layers table; `modules`: the table of modules.
     `first_step`: where it was resumed.
     """
 
