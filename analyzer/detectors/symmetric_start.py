@@ -39,7 +39,7 @@ class SymmetricStart(Detector):
     branch, may begin at zero.
 
     ## Options
-    - `alike` (0.00001, share of the squared norm that is not that of the mean row): rounding in float32. Calibrated: of
+    - `alike` (1e-05, share of the squared norm that is not that of the mean row): rounding in float32. Calibrated: of
       random weights it is above 0.8, of equal ones below 0.000002.
     - `apart` (0.01, the same share): more at the end means that the units found their ways.
     - `learned` (0.8, share of what there was to learn): a run that learned more is a note.
@@ -89,15 +89,15 @@ class SymmetricStart(Detector):
     def _finding(self, run: Run, found: pl.DataFrame) -> Finding:
         names = tuple(found["tensor"])
         zero = int((found["size"] == 0).sum())
-        progress, harm = measured(run), suffering(run)
+        progress, harm = measured(run), suffering(run, learned=0.5)
         well = harm is None and progress is not None and progress.learned >= self.learned
         what = "zero" if zero == len(names) else f"zero ({zero} of them) or equal in all rows" if zero else _EQUAL
         return Finding(
             code=self.code,
             name=self.name,
             severity="note" if well else "warning" if harm is None else self.severity,
-            message=f"{plural(len(names), 'weight')} ({listed(names)}) began as {what} and never changed that: all units"
-            f" of such a layer do the same{f'; {harm}' if harm else ''}.",
+            message=f"{plural(len(names), 'weight')} ({listed(names)}) began as {what} and stayed so: all units of such"
+            f" a layer do the same{f'; {harm}' if harm else ''}.",
             confidence=0.5 if well else 0.98,
             first_step=run.first_step,
             last_step=run.last_step,

@@ -44,7 +44,7 @@ def test_it_comes_before_all_that_follows(tmp_path: Path) -> None:
     assert codes(ALIKE.but(gradient=gone), tmp_path) == [("UPD003", "error")]
 
 
-@pytest.mark.parametrize(("floor", "severity"), [(0.05, "note"), (1.2, "warning")])
+@pytest.mark.parametrize(("floor", "severity"), [(0.05, "note"), (0.9, "warning"), (1.8, "error")])
 def test_severity_by_how_the_run_fared(tmp_path: Path, floor: float, severity: str) -> None:
     training = ALIKE.but(loss=falling(300, floor=floor))
     assert [item.severity for item in found(RULE, training, tmp_path)] == [severity]
