@@ -62,9 +62,10 @@ def gradient_profile(run: Run) -> pl.DataFrame:
 
     `decades` is log10 of the relative gradient (its norm over the tensor's) of the first layers, less that of the
     last: the mean over a quarter of the layers at either end. `trend` is the correlation of log10 with the depth.
-    A step at which no gradient reaches any weight counts as twelve decades. Steps with non-finite values are left out.
+    A step at which no gradient reaches any weight counts as twelve decades. Steps with non-finite values are left out,
+    and so are weights without a gradient whose bias has one: their input is zero, and nothing was lost above them.
     """
-    frame = of_weights(run, "grad_norm", "grad_ratio").drop_nulls("grad_norm")
+    frame = _with_input(run, of_weights(run, "grad_norm", "grad_ratio").drop_nulls("grad_norm"))
     count = frame["depth"].n_unique()
     if count < 3:
         return pl.DataFrame(schema={"step": pl.Int64, "decades": pl.Float64, "trend": pl.Float64})
@@ -88,6 +89,47 @@ def gradient_profile(run: Run) -> pl.DataFrame:
             pl.when("none").then(pl.lit(-12.0)).otherwise(pl.col("head") - pl.col("tail")).alias("decades"),
             pl.when("none").then(pl.lit(1.0)).otherwise(pl.col("trend")).alias("trend"),
         )
+    )
+
+
+def _with_input(run: Run, frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows of weights without those that get no gradient although their bias does."""
+    biases = {tensor.module: tensor.name for tensor in run.tensors if tensor.name.endswith("bias")}
+    pairs = {biases[tensor.module]: tensor.name for tensor in weights(run) if tensor.module in biases}
+    reached = run.frame("layers", "grad_norm").filter(pl.col("tensor").is_in(list(pairs)) & (pl.col("grad_norm") > 0))
+    if reached.is_empty() or not (frame["grad_norm"] == 0).any():
+        return frame
+    theirs = reached.select("step", pl.col("tensor").replace_strict(pairs, return_dtype=pl.String), reached=True)
+    joined = frame.join(theirs, on=["step", "tensor"], how="left", maintain_order="left")
+    return joined.filter((pl.col("grad_norm") > 0) | pl.col("reached").is_null()).drop("reached")
+
+
+def amplification(run: Run) -> pl.DataFrame:
+    """`step` and `amplification`: the largest gradient of a weight over that of the last layer's bias, at each probe.
+
+    That bias gets the gradient of the output; the weights get it times the signals that reach them from below. Without
+    such a bias, or at steps with a value that is not finite, there is no row.
+    """
+    chosen = weights(run)
+    biases = [
+        tensor.name
+        for tensor in run.tensors
+        if chosen and tensor.module == chosen[-1].module and tensor.name.endswith("bias") and tensor.requires_grad
+    ]
+    names = [tensor.name for tensor in chosen]
+    is_bias, is_weight = pl.col("tensor").is_in(biases), pl.col("tensor").is_in(names)
+    kind = pl.when(is_bias).then(pl.lit("bias")).when(is_weight).then(pl.lit("weight"))
+    rows = run.frame("layers", "grad_norm").with_columns(kind.alias("kind")).drop_nulls()
+    norm = pl.col("grad_norm").cast(pl.Float64)
+    return (
+        rows.group_by("step", maintain_order=True)
+        .agg(
+            norm.filter(pl.col("kind") == "weight").max().alias("weight"),
+            norm.filter(pl.col("kind") == "bias").sum().alias("bias"),
+        )
+        .filter((pl.col("bias") > 0) & pl.col("bias").is_finite() & pl.col("weight").is_finite())
+        .select("step", (pl.col("weight") / pl.col("bias")).alias("amplification"))
+        .sort("step")
     )
 
 

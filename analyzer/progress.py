@@ -96,12 +96,21 @@ def prediction_spread(run: Run, *, first: bool = False) -> float | None:
     names = ("prediction_min", "prediction_max", "target_min", "target_max")
     frame = run.frame("steps", *names).drop_nulls()
     frame = frame.filter(pl.all_horizontal(pl.col(names).is_finite()))
-    if frame.is_empty() or loss_name(run) not in _REGRESSION:
+    if frame.is_empty() or not regression(run):
         return None
     probes = frame.head(1) if first else frame.tail(max(1, frame.height // 4))
     targets = scalar(frame["target_max"].max()) - scalar(frame["target_min"].min())
     predictions = scalar((probes["prediction_max"] - probes["prediction_min"]).median())
     return predictions / targets if targets > 0 else None
+
+
+def regression(run: Run) -> bool:
+    """Whether the loss compares predictions with targets of the same shape: by its name, or for an unknown by both."""
+    name = loss_name(run)
+    detail = next((event.detail for event in run.events_of("loss-input")), {})
+    same = detail.get("prediction_shape") == detail.get("target_shape") is not None
+    real = all(str(detail.get(key)).startswith(("float", "bfloat")) for key in ("prediction_dtype", "target_dtype"))
+    return name in _REGRESSION or (name == "" and same and real)
 
 
 def given_probabilities(run: Run) -> bool:

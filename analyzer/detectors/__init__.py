@@ -30,6 +30,7 @@ from .unshuffled import Unshuffled
 from .update_outlier import UpdateOutlier
 from .symmetric_start import SymmetricStart
 from .vanishing_gradients import VanishingGradients
+from .wide_start import WideInitialisation
 from .wiring import Wiring
 from .wrong_dimension import WrongDimension
 from .wrong_labels import WrongLabels
@@ -39,6 +40,7 @@ DETECTORS: tuple[Detector, ...] = (
     StaleGradients(),
     NonFinite(),
     SymmetricStart(),
+    WideInitialisation(),
     DeadUnits(),
     ExplodingGradients(),
     VanishingGradients(),

@@ -9,12 +9,12 @@ from typing import ClassVar
 import polars as pl
 
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
-from ..noise import block_length, blocks, scalar
-from ..overshoot import Harm, broken, harm, is_early, sudden
+from ..noise import block_length, scalar
+from ..overshoot import Harm, harm, is_early, sudden
 from ..phases import phases
-from ..progress import Progress, adversarial, losses, measured, uninformed
+from ..progress import adversarial, measured
 from ..run import Run
-from ..starts import WideStart, wide_start
+from ..starts import WideStart, aftermath, description, wide_start, witnesses
 from ..wording import count, number
 from .base import Detector
 
@@ -25,8 +25,10 @@ class ExplodingGradients(Detector):
 
     ## What it does
     *At the start.* Compares the very first loss, before any update, with that of a model which knows nothing (ln C for
-    C classes; for a regression, the spread of the predictions with that of the targets), and tells how gradients grow
-    from the last layer to the first. A loss that was merely scaled does not count: the logits must be as wide.
+    C classes; for a regression, the spread of the predictions with that of the targets), and the gradients of the
+    weights with that of the last bias: they must have grown fiftyfold on their way through three layers or more, or
+    through time. A loss that was merely scaled does not count: the logits must be as wide. In shallow networks it is
+    the business of UPD004.
     *Later.* Looks for gradient norms that rise tenfold above their own past while the loss loses what it had learned,
     and does not recover. What begins with the first steps or after the learning rate rose is left to STP001; a jump of
     the loss that no larger gradient led up to is left to LOS002.
@@ -75,8 +77,10 @@ class ExplodingGradients(Detector):
         """At most one finding: the start explains what comes later."""
         wide = wide_start(run, self.loss_ratio, self.spread_ratio, self.widest_logits)
         if wide is not None:
-            yield self._at_start(run, wide)
-            return
+            if wide.exploding:
+                yield self._at_start(run, wide)
+                return
+            raise NotApplicable("the outputs were far too large before the first update, not the gradients (UPD004)")
         if adversarial(run):
             raise NotApplicable("several optimizers take turns: neither loss nor gradients have to settle")
         progress, phase = measured(run), phases(run)
@@ -89,9 +93,7 @@ class ExplodingGradients(Detector):
             yield from self._later(run, damage)
 
     def _at_start(self, run: Run, wide: WideStart) -> Finding:
-        progress = measured(run)
-        severity, outcome, last = self._outcome(run, wide, progress)
-        unscaled = wide.input_std is not None and wide.input_std > 10
+        severity, outcome, last = aftermath(run, wide, self.recovery)
         causes = (
             "Initialisation too wide: each layer multiplies the signal",
             "Inputs not scaled",
@@ -101,15 +103,15 @@ class ExplodingGradients(Detector):
             code=self.code,
             name=self.name,
             severity=severity,
-            message=f"{_what(wide)}, before any update: outputs and gradients are far too large. {outcome}",
-            confidence=0.6 if unscaled else 0.9,
+            message=f"{description(wide)}, before any update: outputs and gradients are far too large. {outcome}",
+            confidence=0.6 if wide.unscaled else 0.9,
             first_step=wide.step,
             last_step=last,
             tensors=_extreme(run, wide),
             value=wide.value,
             threshold=wide.threshold,
-            evidence=_start_evidence(run, wide),
-            causes=(causes[1], causes[0], causes[2]) if unscaled else causes,
+            evidence=witnesses(run, wide),
+            causes=(causes[1], causes[0], causes[2]) if wide.unscaled else causes,
             advice=(
                 "Scale the inputs to zero mean and unit variance.",
                 "Initialise by He (ReLU) or Xavier (tanh, sigmoid), the last layer smaller.",
@@ -117,24 +119,6 @@ class ExplodingGradients(Detector):
             ),
             chart=ChartRef("steps", "loss", reference=wide.level),
         )
-
-    def _outcome(self, run: Run, wide: WideStart, progress: Progress | None) -> tuple[Severity, str, int | None]:
-        """How grave it turned out: what that means in words, and until which step the loss stayed too high."""
-        series = losses(run)
-        last = int(series["step"][-1])
-        if progress is None or broken(run) is not None:
-            return "error", "The run did not stay finite.", last
-        if uninformed(run, progress) or progress.end.value >= wide.loss:
-            return "error", "The run never got over it.", last
-        level = wide.loss / 10 if wide.level is None else wide.level
-        means = blocks(series, "loss", block_length(series.height))
-        fallen = means.filter(pl.col("mean") < level)
-        if fallen.is_empty():
-            return "warning", f"The loss has not fallen to {number(level)}.", last
-        step = int(fallen["first_step"][0])
-        if step - wide.step <= max(100, self.recovery * run.step_count):
-            return "note", f"The run got over it within {count(step - wide.step)} steps.", step
-        return "warning", f"It took until step {count(step)} to make up for it.", step
 
     def _later(self, run: Run, damage: Harm) -> Iterator[Finding]:
         norms = run.frame("steps", "grad_norm").filter(pl.col("grad_norm").is_finite())
@@ -144,14 +128,16 @@ class ExplodingGradients(Detector):
         if damage.recovered or not level >= self.growth * before > 0 or sudden(run, damage.onset):
             return
         ratio = level / before
+        # What began right before the end may have been about to pass.
+        lasting = damage.kind == "non-finite" or (run.last_step or 0) - damage.onset >= max(100, run.step_count // 10)
         yield Finding(
             code=self.code,
             name=self.name,
-            severity=self.severity,
+            severity=self.severity if lasting else "warning",
             message=f"From step {count(damage.onset)} on the gradient norm is around {number(level)},"
             f" {number(ratio, 3)} times its median before ({number(before)}), and the loss is {damage.kind}"
             f" ({number(damage.level)}).",
-            confidence=0.7,
+            confidence=0.7 if lasting else 0.4,
             first_step=damage.onset,
             last_step=damage.last_step,
             value=ratio,
@@ -161,7 +147,10 @@ class ExplodingGradients(Detector):
                     f"The gradient norm was {number(before)} (median) up to step {count(damage.onset)}.",
                     f"The loss reached {number(damage.level)}; {number(damage.limit)} would have been harmless.",
                 ),
-                ("The learning rate did not rise before it, and the run had been sound for long.",),
+                (
+                    "The learning rate did not rise before it, and the run had been sound for long.",
+                    *("The run ended soon after: it may have been about to pass.",) * (not lasting),
+                ),
             ),
             causes=(
                 "Learning rate at the edge of stability",
@@ -177,40 +166,7 @@ class ExplodingGradients(Detector):
         )
 
 
-def _what(wide: WideStart) -> str:
-    """What is too large, with its value."""
-    value = number(wide.value, 3)
-    if wide.kind == "loss":
-        level = f"{wide.level_name} ({number(wide.level)}), the loss of uniform predictions"
-        return f"The first loss is {number(wide.loss)}, {value} times {level}"
-    if wide.kind == "spread":
-        return f"The first predictions spread {value} times as wide as the targets"
-    return f"The first logits span {value}"
-
-
 def _extreme(run: Run, wide: WideStart) -> tuple[str, ...]:
     """The tensors with the largest relative gradients at that step, up to three."""
     rows = run.frame("layers", "grad_ratio").filter((pl.col("step") == wide.step) & pl.col("grad_ratio").is_finite())
     return tuple(rows.sort("grad_ratio", descending=True, maintain_order=True)["tensor"].head(3))
-
-
-def _start_evidence(run: Run, wide: WideStart) -> Evidence:
-    norms = run.frame("steps", "grad_norm").filter(pl.col("grad_norm").is_finite())["grad_norm"]
-    supporting: list[str] = []
-    opposing: list[str] = []
-    if len(norms) > 20:
-        first, later = float(norms[0]), scalar(norms.tail(norms.len() // 2).median())
-        told = (
-            f"The first gradient norm is {number(first)}; the median over the second half of the run {number(later)}."
-        )
-        (supporting if first > 3 * later else opposing).append(told)
-    if wide.growth is not None and wide.growth > 0.5:
-        supporting.append(
-            f"The relative gradient grows by a factor of {number(10**wide.growth, 3)} from the last layer to the first."
-        )
-    elif wide.growth is not None:
-        opposing.append("The relative gradients of the weights do not grow towards the first layer.")
-    if wide.input_std is not None:
-        told = f"The input has a standard deviation of {number(wide.input_std, 3)}."
-        (opposing if wide.input_std > 10 else supporting).append(told)
-    return Evidence(tuple(supporting), tuple(opposing))

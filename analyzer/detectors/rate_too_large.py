@@ -28,8 +28,8 @@ class RateTooLarge(Detector):
     around the onset of that: the 90th percentile of alpha exceeds 1 (they ended higher on the far wall of the parabola
     than they began), or an update was larger than a tenth of the weights in half of the layers. It looks only where a
     rate shows: at the start, in and after warm-up, and after the rate rose. A run whose outputs are far too large
-    before the first update is left to GRD001. The mean of alpha decides nothing: good trainings overshoot a little all
-    the time.
+    before the first update is left to GRD001 and UPD004. The mean of alpha decides nothing: good trainings overshoot a
+    little all the time.
 
     ## Why it matters
     Steps that overshoot throw the parameters where the model knows less than nothing. Units die there, and the loss
@@ -84,7 +84,7 @@ class RateTooLarge(Detector):
             )
         if wide_start(run) is not None:
             raise NotApplicable(
-                "the outputs were far too large before the first update, which must be mended first (GRD001)"
+                "the outputs were far too large before the first update, which must be mended first (GRD001, UPD004)"
             )
         damage = harm(run, progress, phase, self.rise)
         if damage is None or not is_early(damage.onset, phase, run.step_count):

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from ..depth import gradient_profile, of_weights, weights
+from ..depth import amplification, gradient_profile, of_weights, weights
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import scalar
 from ..overshoot import death
@@ -28,7 +28,9 @@ class VanishingGradients(Detector):
     Compares the relative gradients (norm of the gradient over norm of the tensor) of the first and the last layers, at
     every probe. It fires if those of the first are a thousand times smaller, falling with depth, for most of the run,
     and little was learned. Biases, scales of norms, embeddings and frozen tensors are left out. What counts is the
-    ratio: gradients that are small in all layers, as they are when a training has converged, are no finding.
+    ratio: gradients that are small in all layers, as they are when a training has converged, are no finding. It fires
+    as well if, from the start, hardly any signal reaches the weights on its way up: if the largest of their gradients
+    is a hundred times smaller than that of the last bias, and next to nothing was learned.
 
     ## Why it matters
     Layers that get no gradient stay as they were initialised. The layers above them see random features, or nothing.
@@ -41,6 +43,7 @@ class VanishingGradients(Detector):
     ## Options
     - `decades` (3 decades between last and first layers): AUTOTRAINER's beta_1 (1e-3); calibrated: healthy trainings
       stayed below 2, deep sigmoid networks above 3.5.
+    - `signal` (0.01, gradient of a weight over that of the last bias): calibrated, healthy trainings began above 0.3.
     - `persistence` (0.8, share of the probes): reference; healthy trainings have none.
     - `learned` (0.5, share of what there was to learn): more is no finding, calibrated on networks that recover.
     - `probes` (10): fewer cannot show persistence.
@@ -58,6 +61,8 @@ class VanishingGradients(Detector):
 
     decades: float = 3.0
     """Decades (powers of ten) between the last and the first layers."""
+    signal: float = 0.01
+    """Largest gradient of a weight over that of the last bias."""
     persistence: float = 0.8
     """Share of the probes."""
     learned: float = 0.5
@@ -85,7 +90,11 @@ class VanishingGradients(Detector):
         spans = firing_spans(profile["step"], violated)
         longest = max(spans, key=lambda span: span.violations, default=None)
         knows_nothing = uninformed(run, progress)
-        if longest is None or (progress.learned > self.learned and not knows_nothing):
+        if progress.learned > self.learned and not knows_nothing:
+            return
+        faint = list(self._faint(run, progress)) if knows_nothing else []
+        yield from faint
+        if longest is None or faint:
             return
         from_start = scalar(profile["decades"].head(5).median()) <= -self.decades
         lasting = longest.violations >= self.persistence * profile.height
@@ -94,6 +103,33 @@ class VanishingGradients(Detector):
         died = not from_start and steady and bool(knows_nothing) and longest.last_step >= profile["step"].tail(3)[0]
         if longest.share >= self.persistence and ((lasting and from_start) or died):
             yield self._finding(run, profile, longest, progress, from_start=from_start)
+
+    def _faint(self, run: Run, progress: Progress) -> Iterator[Finding]:
+        """A signal that fades on its way up: all weights are alike in that they get next to nothing."""
+        signal = amplification(run)
+        values = signal["amplification"]
+        if values.len() < self.probes or not scalar(values.head(5).median()) < self.signal:
+            return
+        share = scalar((values < self.signal).mean())
+        if share < self.persistence:
+            return
+        level = scalar(values.median())
+        yield Finding(
+            code=self.code,
+            name=self.name,
+            severity=self.severity,
+            message=f"From the start no weight gets a gradient larger than {number(level, 2)} times that of the last"
+            f" bias: the signal is lost on its way up, and {_outcome(progress)}.",
+            confidence=0.95,
+            first_step=run.first_step,
+            last_step=int(signal["step"][-1]),
+            value=level,
+            threshold=self.signal,
+            evidence=Evidence((f"{percent(share)} of the probes show it.",)),
+            causes=(_CAUSES[2], _CAUSES[3], _CAUSES[1]),
+            advice=_ADVICE,
+            chart=ChartRef("layers", "grad_norm"),
+        )
 
     def _finding(self, run: Run, profile: pl.DataFrame, span: Span, progress: Progress, *, from_start: bool) -> Finding:
         inside = profile.filter(pl.col("step").is_between(span.first_step, span.last_step))
@@ -117,12 +153,7 @@ class VanishingGradients(Detector):
             unit="decades",
             evidence=_evidence(run, span, inside, progress, from_start=from_start),
             causes=_causes(run, from_start=from_start),
-            advice=(
-                "Use ReLU or GELU in place of sigmoid or tanh.",
-                "Add normalisation layers or residual connections.",
-                "Initialise by He (ReLU) or Xavier (tanh, sigmoid).",
-                "Try it with fewer layers.",
-            )
+            advice=_ADVICE
             if from_start
             else (
                 "Lower the learning rate, or warm it up: too large steps kill units for good.",
@@ -137,6 +168,12 @@ _CAUSES = (
     "Great depth without residual connections or normalisation",
     "Initialisation too narrow",
     "Dead or saturated units",
+)
+_ADVICE = (
+    "Use ReLU or GELU in place of sigmoid or tanh.",
+    "Add normalisation layers or residual connections.",
+    "Initialise by He (ReLU) or Xavier (tanh, sigmoid).",
+    "Try it with fewer layers.",
 )
 
 

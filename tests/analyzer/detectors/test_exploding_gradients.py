@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.runs import write_run
-from support.synthetic import CHANCE, Training, codes, falling, flat, found, loss_input
+from support.synthetic import CHANCE, Training, codes, falling, flat, found
 
 from analyzer.detectors.exploding_gradients import ExplodingGradients
 from analyzer.findings import NotApplicable
-from analyzer.run import open_run
 
 RULE = ExplodingGradients()
 WIDE = Training(loss=flat(300, 14.0), logits=60.0, gradient=lambda step, layer: 10.0 ** (2 - 0.4 * layer))
@@ -60,14 +58,6 @@ def test_unscaled_inputs_come_first_where_they_are(tmp_path: Path) -> None:
     (finding,) = found(RULE, WIDE.but(steps={"input_std": 90.0}), tmp_path)
     assert "nputs not scaled" in finding.causes[0]
     assert finding.confidence < found(RULE, WIDE, tmp_path / "scaled")[0].confidence
-
-
-@pytest.mark.parametrize(("predictions", "fires"), [(40.0, True), (4.0, False)])
-def test_a_regression_is_judged_by_its_predictions(tmp_path: Path, predictions: float, *, fires: bool) -> None:
-    columns = {"target_min": -1.0, "target_max": 1.0, "grad_norm": 1.0, "loss": falling(300, 100.0)}
-    spread = {"prediction_min": -predictions / 2, "prediction_max": predictions / 2}
-    run = open_run(write_run(tmp_path, columns | spread | {"lr": [[0.1]] * 300}, events=(loss_input("MSELoss"),)))
-    assert bool(list(RULE.detect(run))) is fires
 
 
 def later(growth: float, *, end: float) -> Training:

@@ -75,6 +75,26 @@ def test_no_gradient_at_any_weight(tmp_path: Path) -> None:
     assert len(found(RULE, STUCK.but(gradient=lambda step, layer: 0.0), tmp_path)) == 1
 
 
+def signal(level: float) -> Training:
+    """Weights that get, at every depth, so much of the gradient of the last bias."""
+    names = [*(f"{layer}.weight" for layer in range(6)), "5.bias"]
+    faint: ByLayer = lambda step, layer: 0.05 if layer == 6 else 0.05 * level  # noqa: E731
+    return STUCK.but(layers=7, names=names, gradient=faint, manifest={"tensors": tensor_entries(names)})
+
+
+@pytest.mark.parametrize(("level", "fires"), [(1e-3, True), (0.1, False)])
+def test_a_signal_that_fades_on_its_way_up(tmp_path: Path, level: float, *, fires: bool) -> None:
+    assert codes(signal(level), tmp_path)[0][0] == ("GRD002" if fires else "LOS001")
+    assert found(RULE, signal(level).but(loss=falling(300)), tmp_path / "healthy") == []
+
+
+def test_a_first_layer_without_input_lost_nothing_above(tmp_path: Path) -> None:
+    names = ["0.weight", "0.bias", "1.weight", "2.weight", "3.weight"]
+    blind: ByLayer = lambda step, layer: 0.0 if layer == 0 else 0.05  # noqa: E731
+    training = STUCK.but(layers=5, names=names, gradient=blind, manifest={"tensors": tensor_entries(names)})
+    assert found(RULE, training, tmp_path) == []
+
+
 def test_frozen_layers_and_embeddings_are_left_out(tmp_path: Path) -> None:
     """Without the two first tensors, the others are all alike."""
     first: ByLayer = lambda step, layer: 1e-9 if layer < 2 else 0.05  # noqa: E731
