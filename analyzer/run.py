@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +20,7 @@ from recorder import schema
 from . import derived
 from .directory import GIVE, RunFiles, read_directory
 from .errors import RunError
-from .manifest import GroupInfo, InstrumentInfo, Manifest, TensorInfo
+from .manifest import EndFile, GroupInfo, InstrumentInfo, Manifest, TensorInfo
 from .remote import fetch, is_uri
 from .resolve import first_steps, in_order, rows
 from .shards import ShardSet, find_shards, unreadable
@@ -44,7 +46,8 @@ class Run:
     """What an analyzer can know about a run. Tables are resolved over attempts and ranks and sorted by step.
 
     `status` is "failed" with the exception in `failure`, or "unfinished": killed, or still running. `problems` has a
-    sentence for each thing that could not be read. A run may have recorded no step at all (`step_count` 0).
+    sentence for each thing that could not be read. A run may have recorded no step at all (`step_count` 0). `ends`: how
+    the ranks of all attempts ended. `opened`: when the run was read, against which its age counts.
     """
 
     path: str
@@ -57,6 +60,8 @@ class Run:
     _shards: ShardSet = field(repr=False)
     _first_steps: Mapping[int, int] = field(repr=False)
     _copy: object = field(repr=False)
+    ends: tuple[EndFile, ...] = field(default=(), repr=False)
+    opened: datetime = field(default_factory=lambda: datetime.now(UTC), repr=False)
     _tables: dict[str, pl.LazyFrame] = field(default_factory=dict, repr=False)
     _series: dict[tuple[str, str], pl.Series] = field(default_factory=dict, repr=False)
     _counts: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
@@ -75,6 +80,17 @@ class Run:
     def instruments(self) -> tuple[InstrumentInfo, ...]:
         """The instruments that recorded."""
         return self.manifest.instruments
+
+    @cached_property
+    def last_sign(self) -> datetime | None:
+        """When the newest attempt last recorded anything, by the clock of the training; None if that is not told."""
+        started = _moment(self.manifest.started)
+        times = self.frame("steps", "time", "duration").filter(pl.col("step") >= self.manifest.first_step)
+        ended = times.select(pl.col("time") + pl.col("duration").fill_null(0.0)).to_series()
+        seconds = [float(value) for value in ended.filter(ended.is_finite()).tail(1)]
+        seconds += [event.time for event in self.events[-1:] if event.time is not None and math.isfinite(event.time)]
+        latest = max((value for value in seconds if 0 <= value < _LONGEST), default=0.0)
+        return None if started is None else started + timedelta(seconds=latest)
 
     @property
     def step_count(self) -> int:
@@ -187,6 +203,7 @@ def open_run(path: str | Path) -> Run:
         problems=(*files.problems, *shards.problems, *_missing_ranks(files, shards)),
         _shards=shards,
         _copy=copy,
+        ends=files.ends,
         _first_steps=first_steps({item.attempt: item.first_step for item in files.attempts}, shards.of("steps")),
     )
 
@@ -241,6 +258,19 @@ def _some_missing(rank_count: int, ranks: set[int]) -> str:
     return (
         f"rank {names} is" if rank_count - len(ranks) == 1 else f"ranks {names}{', …' if len(missing) > 4 else ''} are"
     )
+
+
+_LONGEST = 1e9
+"""Seconds; a clock that says more is wrong."""
+
+
+def _moment(text: str | None) -> datetime | None:
+    """An ISO time as a moment; UTC where it names no zone, None where it is none."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _event(row: dict[str, Any]) -> Event:

@@ -24,6 +24,9 @@ _DTYPES: Mapping[schema.DType, pl.DataType] = {
 _CASTS = pl.ScanCastOptions(integer_cast="upcast", float_cast=["upcast", "downcast"], categorical_to_string="allow")
 """Arrow's dictionary strings read as Categorical; narrower numbers come from recorders that save space."""
 
+BEING_WRITTEN = "is unfinished"
+"""What a problem says of a file that its writer had not finished: no harm while a run goes on or was killed."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Shard:
@@ -119,7 +122,7 @@ def _list_table(root: Path, table: str) -> tuple[list[Shard], list[str]]:
 
 def _strangers(root: Path, unfinished: list[Path], unknown: list[Path]) -> Iterator[str]:
     if unfinished:
-        yield f"{_paths(unfinished, root)} is unfinished (its process ended, or still writes it): not read."
+        yield f"{_paths(unfinished, root)} {BEING_WRITTEN} (its process ended, or still writes it): not read."
     if unknown:
         yield f"{_paths(unknown, root)} is not named like a shard: not read."
 

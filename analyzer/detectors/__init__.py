@@ -22,6 +22,7 @@ from .schedule_rhythm import ScheduleRhythm
 from .silent_broadcast import SilentBroadcast
 from .softmax_twice import SoftmaxTwice
 from .stale_gradients import StaleGradients
+from .run_not_finished import RunNotFinished
 from .stalled_loss import StalledLoss
 from .stuck_at_chance import StuckAtChance
 from .unnormalised_inputs import UnnormalisedInputs
@@ -67,5 +68,6 @@ DETECTORS: tuple[Detector, ...] = (
     LossSpike(),
     OscillatingLoss(),
     DoesNotFitOneBatch(),
+    RunNotFinished(),
 )
 """Every rule, with its defaults."""
