@@ -22,7 +22,9 @@ from .schedule_rhythm import ScheduleRhythm
 from .silent_broadcast import SilentBroadcast
 from .softmax_twice import SoftmaxTwice
 from .stale_gradients import StaleGradients
+from .recorder_degraded import RecorderDegraded
 from .run_not_finished import RunNotFinished
+from .shards_missing import ShardsMissing
 from .stalled_loss import StalledLoss
 from .stuck_at_chance import StuckAtChance
 from .unnormalised_inputs import UnnormalisedInputs
@@ -30,6 +32,7 @@ from .unnormalised_targets import UnnormalisedTargets
 from .unshuffled import Unshuffled
 from .update_outlier import UpdateOutlier
 from .symmetric_start import SymmetricStart
+from .throughput_stalls import ThroughputStalls
 from .vanishing_gradients import VanishingGradients
 from .wide_start import WideInitialisation
 from .wiring import Wiring
@@ -69,5 +72,8 @@ DETECTORS: tuple[Detector, ...] = (
     OscillatingLoss(),
     DoesNotFitOneBatch(),
     RunNotFinished(),
+    RecorderDegraded(),
+    ShardsMissing(),
+    ThroughputStalls(),
 )
 """Every rule, with its defaults."""
