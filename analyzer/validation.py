@@ -1,32 +1,81 @@
-"""What was logged of a validation: losses and accuracies by step, under the names that people give them."""
+"""What was logged of data that the model does not train on: which metrics there are, and which way they should go."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import polars as pl
 
 from .run import Run
 
-_SPLITS = ("valid", "test")
-_ACCURACIES = ("acc", "top1", "top_1")
+_HELD_OUT = re.compile(r"(^|[^a-z])(val|valid|validation|dev|test|eval|evaluation|held-?_?out)([^a-z]|$|\d)")
+_FALLS = re.compile(
+    r"loss|err|nll|perplexity|\bppl|mse|mae|rmse|\bl1\b|\bl2\b|\bce\b|bce|cross|entropy|cost|\bwer|\bcer|\bfid|brier|diverg"
+)
+_RISES = re.compile(
+    r"acc|auc|auroc|\bf1|f-?score|precision|recall|\biou|dice|\br2|bleu|rouge|\bmap\b|score|psnr|ssim|reward|return|correct"
+    r"|top-?\d|hit|likelihood|elbo|spearman|pearson|kappa|\bmcc"
+)
+_ACCURACY = re.compile(r"acc|top-?_?1")
+_SEPARATORS = re.compile(r"[_./ ]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric of held-out data. `falls`: whether less is better, by its name. `values`: `step` and `value`, finite."""
+
+    split: str
+    name: str
+    falls: bool
+    values: pl.DataFrame
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether it is called a loss, as that which is differentiated is."""
+        return "loss" in self.name.lower()
+
+    @property
+    def costs(self) -> pl.DataFrame:
+        """The values so that less is better."""
+        return self.values if self.falls else self.values.with_columns(-pl.col("value"))
+
+    def __str__(self) -> str:
+        return f"{self.split} {self.name}"
+
+
+def held_out(split: str) -> bool:
+    """Whether a split is called like data that a model is not trained on."""
+    return _HELD_OUT.search(split.lower()) is not None
+
+
+def falls(name: str) -> bool | None:
+    """Whether less of a metric is better; None if its name does not tell."""
+    words = _SEPARATORS.sub(" ", name.lower())
+    if _FALLS.search(words) and "log likelihood" not in words:
+        return True
+    return False if _RISES.search(words) else None
+
+
+def metrics(run: Run) -> Iterator[Metric]:
+    """The metrics of held-out data whose direction is known: losses first, validation before test, as logged."""
+    logged = run.frame("metrics", "value").filter(pl.col("value").is_finite() & pl.col("step").is_not_null())
+    groups = logged.partition_by("split", "name", maintain_order=True, as_dict=True)
+    found = [
+        Metric(str(split), str(name), way, values.select("step", "value").sort("step"))
+        for (split, name), values in groups.items()
+        if held_out(str(split)) and (way := falls(str(name))) is not None
+    ]
+    yield from sorted(found, key=lambda metric: (not metric.is_loss, not metric.falls, "test" in metric.split.lower()))
 
 
 def logged(run: Run, kind: str) -> pl.DataFrame:
-    """`step` and `value` of a metric of the validation, else of the test: "loss", or "accuracy" as a share of one.
-
-    Empty if none was logged. Values that are not finite are left out.
-    """
-    if run.row_count("metrics") == 0:
-        return pl.DataFrame(schema={"step": pl.Int64, "value": pl.Float64})
-    frame = run.frame("metrics", "split", "name", "value").filter(pl.col("value").is_finite())
-    frame = frame.with_columns(pl.col("name").cast(pl.String).str.to_lowercase(), pl.col("split").cast(pl.String))
-    if kind == "loss":
-        wanted = pl.col("name").str.ends_with("loss")
-    else:
-        wanted = pl.any_horizontal([pl.col("name").str.contains(part, literal=True) for part in _ACCURACIES])
-    for split in _SPLITS:
-        found = frame.filter(wanted & (pl.col("split") == split))
-        if not found.is_empty():
-            first = found.filter(pl.col("name") == found["name"][0]).sort("step").select("step", "value")
-            percent = kind != "loss" and bool((first["value"] > 1.5).any())
-            return first.with_columns(pl.col("value") / 100) if percent else first
-    return frame.head(0).select("step", "value")
+    """`step` and `value` of the first metric of its kind: "loss", or "accuracy" as a share of one; empty without any."""
+    for metric in metrics(run):
+        if kind == "loss" and metric.is_loss:
+            return metric.values
+        if kind == "accuracy" and _ACCURACY.search(metric.name.lower()):
+            percent = bool((metric.values["value"] > 1.5).any())
+            return metric.values.with_columns(pl.col("value") / 100) if percent else metric.values
+    return pl.DataFrame(schema={"step": pl.Int64, "value": pl.Float64})

@@ -16,6 +16,7 @@ from .leaked_answer import LeakedAnswer
 from .nonfinite import NonFinite
 from .oscillating_loss import OscillatingLoss
 from .rate_decayed import RateDecayed
+from .overfitting import Overfitting
 from .rate_too_large import RateTooLarge
 from .rate_too_small import RateTooSmall
 from .schedule_rhythm import ScheduleRhythm
@@ -33,6 +34,7 @@ from .unshuffled import Unshuffled
 from .update_outlier import UpdateOutlier
 from .symmetric_start import SymmetricStart
 from .throughput_stalls import ThroughputStalls
+from .validation_in_train_mode import ValidationInTrainMode
 from .vanishing_gradients import VanishingGradients
 from .wide_start import WideInitialisation
 from .wiring import Wiring
@@ -71,6 +73,8 @@ DETECTORS: tuple[Detector, ...] = (
     LossSpike(),
     OscillatingLoss(),
     DoesNotFitOneBatch(),
+    Overfitting(),
+    ValidationInTrainMode(),
     RunNotFinished(),
     RecorderDegraded(),
     ShardsMissing(),

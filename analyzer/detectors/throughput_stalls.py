@@ -37,7 +37,7 @@ class ThroughputStalls(Detector):
     - `factor` (5 times the running median): a guess. SageMaker Debugger's StepOutlier has 3 standard deviations, which
       every training exceeds.
     - `pause` (0.15 seconds a step): calibrated. A busy machine sets every process aside for shorter times.
-    - `steps` (4 steps in a row): calibrated. Long steps come single in healthy trainings, three in a row on busy machines.
+    - `steps` (4 steps in a row): calibrated. Healthy are single ones, and on busy machines up to three.
     - `share` (0.1 of the time): a guess.
     - `lost` (1 second): less is not worth a word. A guess.
     - `start` (10 steps): compilers, caches and workers warm up.

@@ -48,6 +48,8 @@ class Training:
     `columns`: further columns of the layers table; `modules`: the table of modules. `first_step`: where it was resumed.
     `names`: of the tensors, one a layer. `columns`: further columns of the layers table; `modules`: the table of modules.
     `names`: of the tensors. `columns`: further columns of the layers table; `modules`: the table of modules.
+    probes after the first `dense`. `metrics`: what was logged. `steps`, `manifest` and `events` stand in place of what
+    would be written.
     `first_step`: where it was resumed.
     """
 
@@ -70,6 +72,7 @@ class Training:
     steps: Mapping[str, Any] = field(default_factory=dict)
     manifest: Mapping[str, Any] = field(default_factory=dict)
     events: tuple[Mapping[str, Any], ...] | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
     shuffled: bool = False
     columns: Mapping[str, ByLayer] = field(default_factory=dict)
     modules: Mapping[str, Any] = field(default_factory=dict)
@@ -90,6 +93,7 @@ class Training:
             steps=self._steps(probes) | dict(self.steps),
             layers=self._layers(names, probes),
             events=(wiring([leaf(name) for name in names]), loss_input()) if self.events is None else self.events,
+            metrics=self.metrics,
             manifest={"tensors": tensor_entries(names)} | dict(self.manifest),
             first_step=self.first_step,
             attempt=self.attempt,
@@ -172,6 +176,22 @@ def leaf(name: str, **changes: Any) -> dict[str, Any]:
     """A leaf tensor as the wiring event has it, wired as it should be but for the changes."""
     every = {"registered": True, "reached": True, "held": True, "requires_grad": True, "parameter": True}
     return {"name": name, "shape": [8, 8], "numel": 64} | every | changes
+
+
+def validated(
+    course: Callable[[float], float],
+    steps: int = 300,
+    every: int = 10,
+    noise: float = 0.0,
+    name: str = "loss",
+    split: str = "valid",
+    seed: int = 0,
+) -> dict[str, Any]:
+    """A metric of held-out data as it was logged: `course` gives its mean by the share of the run that is over."""
+    chance = random.Random(seed)
+    logged = range(every - 1, steps, every)
+    values = [course(step / steps) * math.exp(noise * chance.gauss(0, 1)) for step in logged]
+    return {"step": list(logged), "split": split, "name": name, "value": values}
 
 
 def loss_input(loss: str = "CrossEntropyLoss", prediction: Sequence[int] = (64, 10)) -> dict[str, Any]:

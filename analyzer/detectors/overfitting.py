@@ -1,0 +1,249 @@
+"""GEN001: a model that goes on learning its training data by heart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..noise import Mean, batch_mean, scalar
+from ..progress import adversarial, losses, measured
+from ..run import Run
+from ..validation import Metric, metrics
+from ..wording import count, number, percent
+from .base import Detector
+
+
+@dataclass(frozen=True)
+class Overfitting(Detector):
+    """The model does worse and worse on held-out data, or has long stopped to improve there, while it fits its own.
+
+    ## What it does
+    Takes what was logged of held-out data (splits called valid, val, dev, test, ...) whose direction the name tells: a
+    loss or an error should fall, an accuracy or a score rise. It compares the best stretch of it with the last.
+    *Getting worse:* the best was at least `ago` of the run ago, the end is worse by more than `errors` standard errors,
+    by `rise` of the best and by `rise` of all that was gained. *Standing still:* nothing was gained for `still` of the
+    run, and `left` of the loss at the start is left, of the training loss hardly any. In both cases the second witness
+    is the training loss: it went on falling, and ends far below the validation loss (`gap`). Small rises after a
+    convergence, where the validation loss is a small part of what it was, and validation that only scatters are none.
+
+    ## Why it matters
+    The steps after the best point make the model worse for all that it was not trained on.
+
+    ## What to try
+    Keep the checkpoint of the best validation. More data or augmentation, normalisation layers, weight decay or
+    dropout; early stopping and a smaller model last.
+
+    ## Options
+    - `ago` (0.2, share of the run since the best): a guess.
+    - `errors` (3 standard errors of the difference, from the scatter of the validations around their trend).
+    - `rise` (0.05, share of the best value, and of the gain): SageMaker Debugger has 0.1 of the training loss.
+    - `still` (0.4, share of the run without a gain): a guess.
+    - `left` (0.12, share of the loss at the start): calibrated. Healthy trainings end at 0.01 to 0.11.
+    - `gap` (0.5, training loss over validation loss): calibrated.
+    - `validations` (6): fewer show no trend.
+
+    ## References
+    - Prechelt 1998, Early stopping, but when? Google Research, Deep learning tuning playbook.
+    """
+
+    code: ClassVar[str] = "GEN001"
+    name: ClassVar[str] = "overfitting"
+    severity: ClassVar[Severity] = "warning"
+    requires: ClassVar = {"steps": ("loss",)}
+    explains: ClassVar[tuple[str, ...]] = ()
+
+    ago: float = 0.2
+    """Share of the run."""
+    errors: float = 3.0
+    """Standard errors."""
+    rise: float = 0.05
+    """Share of the best value, and of the gain."""
+    still: float = 0.4
+    """Share of the run."""
+    left: float = 0.12
+    """Share of the loss at the start."""
+    gap: float = 0.5
+    """Training loss over validation loss."""
+    validations: int = 6
+    """Number."""
+
+    def detect(self, run: Run) -> Iterator[Finding]:
+        """At most one finding, on the first metric that shows it: losses before others."""
+        if adversarial(run):
+            raise NotApplicable("several optimizers take turns: no loss has to fall")
+        if run.manifest.mode == "overfit-batch":
+            raise NotApplicable("the run is meant to learn one batch by heart")
+        known = [metric for metric in metrics(run) if metric.values["step"].n_unique() >= self.validations]
+        if not known:
+            raise NotApplicable(
+                f"no metric of held-out data was logged {self.validations} times;"
+                ' log it with recorder.log("valid", loss=..., accuracy=...)'
+            )
+        courses = [course for metric in known if (course := _course(run, metric)) is not None]
+        for course in courses:
+            if self._fits(course) and (self._worse(course) or self._stands(course)):
+                yield self._finding(course, courses)
+                return
+
+    def _fits(self, course: _Course) -> bool:
+        """Whether the training loss went on falling after the best validation, to far below it where they compare."""
+        before, after = course.train_at_best, course.train_end
+        falling = before.exceeds(after, 3.0) and after.value < 0.9 * before.value
+        gone = after.value <= 0.1 * course.train_start
+        far = not course.comparable or after.value <= self.gap * course.end.value
+        return (falling or gone) and far
+
+    def _worse(self, course: _Course) -> bool:
+        """Whether the end is worse than the best, significantly and by as much as matters."""
+        rise = course.end.value - course.best.value
+        unlearned = not course.comparable or course.share_left(course.best.value) >= 0.5 * self.left
+        return (
+            course.since_best >= self.ago
+            and course.end.exceeds(course.best, self.errors)
+            and rise > self.rise * abs(course.best.value)
+            and rise > self.rise * (course.start - course.best.value)
+            and course.share_left(course.end.value) >= self.left
+            and unlearned
+        )
+
+    def _stands(self, course: _Course) -> bool:
+        """Whether nothing was gained for long though much is left, of which the training data show nothing."""
+        return (
+            course.metric.is_loss
+            and course.comparable
+            and course.since_gain >= self.still
+            and course.share_left(course.end.value) >= 1.5 * self.left
+            and course.train_end.value <= 0.1 * course.end.value
+        )
+
+    def _finding(self, course: _Course, courses: list[_Course]) -> Finding:
+        worse, metric = self._worse(course), course.metric
+        nothing = course.comparable and course.share_left(course.best.value) > 0.95
+        sign = 1 if metric.falls else -1
+        best, end = sign * course.best.value, sign * course.end.value
+        change = f"from {number(best)} around step {count(course.best_step)} to {number(end)}"
+        way, title = "fall" if metric.falls else "rise", str(metric).capitalize()
+        supporting = (
+            f"The training loss went on from {number(course.train_at_best.value)} to {number(course.train_end.value)}.",
+            f"{title} is taken to {way} where a model gets better, by its name.",
+        )
+        opposing = [
+            f"{str(other.metric).capitalize()} did not get worse: it ended at"
+            f" {number(other.end.value if other.metric.falls else -other.end.value)}."
+            for other in courses
+            if other is not course and not other.end.exceeds(other.best, 1.0)
+        ]
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity=self.severity,
+            message=f"{title} got worse {change}, while the training loss fell on to {number(course.train_end.value)}."
+            if worse
+            else f"{title} has stood at {number(end)} for {percent(course.since_gain)} of the run,"
+            f" {percent(course.share_left(course.end.value))} of its start, while the training loss fell on to"
+            f" {number(course.train_end.value)}.",
+            confidence=0.5 if nothing else 0.9 if worse else 0.8,
+            first_step=course.best_step,
+            last_step=course.last_step,
+            value=abs(course.end.value - course.best.value) / abs(course.best.value) if course.best.value else None,
+            threshold=self.rise,
+            unit="share",
+            evidence=Evidence(supporting, tuple(opposing)),
+            causes=(
+                *("Labels that do not belong to the inputs: nothing of them carries over",) * nothing,
+                "More capacity than the data can pin down: too few samples, or too many parameters",
+                "Trained for too long",
+                "Too little regularisation or augmentation",
+                "Held-out data of another kind than the training data",
+            ),
+            advice=(
+                f"Keep the checkpoint of around step {count(course.best_step)}.",
+                "More data or augmentation; then normalisation layers, weight decay or dropout.",
+                "Early stopping and a smaller model last.",
+            ),
+            chart=ChartRef("metrics", "value"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """How a metric went, so that less is better, beside the training loss.
+
+    `best`: mean of the lowest stretch of three values; `end`: of the last ones. `since_best`, `since_gain`: share of
+    the steps since the best, and since a value last was significantly better than the end. `reference`: the loss at the
+    start. `comparable`: whether the metric is the training loss on other data, by its name and its size.
+    """
+
+    metric: Metric
+    start: float
+    best: Mean
+    end: Mean
+    best_step: int
+    last_step: int
+    since_best: float
+    since_gain: float
+    reference: float
+    comparable: bool
+    train_start: float
+    train_at_best: Mean
+    train_end: Mean
+
+    def share_left(self, value: float) -> float:
+        """The share of the loss at the start that a value is; 1 where the metric has no zero to compare with."""
+        if not self.metric.falls or self.reference <= 0:
+            return 1.0
+        return value / self.reference
+
+
+def _course(run: Run, metric: Metric) -> _Course | None:
+    """The course of a metric; None where the training loss cannot stand beside it."""
+    costs, train, progress = metric.costs, losses(run), measured(run)
+    if train.height < 40 or progress is None:
+        return None
+    values, steps = costs["value"], costs["step"]
+    smooth = values.rolling_median(3, min_samples=1, center=True)
+    best = int(smooth.arg_min() or 0)
+    scatter = _scatter(values)
+    around = values.slice(max(0, best - 1), 3)
+    tail = values.tail(max(3, values.len() // 6))
+    end = Mean(scalar(tail.mean()), scatter / math.sqrt(tail.len()))
+    better = costs.filter(smooth > end.value + max(2 * scatter, 0.05 * abs(end.value)))["step"]
+    first, last = int(train["step"][0]), int(train["step"][-1])
+    span = max(1, last - first)
+    start = float(values[0])
+    comparable = metric.is_loss and progress.start > 0 and 0.1 < start / progress.start < 3
+    return _Course(
+        metric=metric,
+        start=start,
+        best=Mean(scalar(around.mean()), scatter / math.sqrt(around.len())),
+        end=end,
+        best_step=int(steps[best]),
+        last_step=int(steps[-1]),
+        since_best=(last - int(steps[best])) / span,
+        since_gain=(last - (int(better[-1]) if len(better) else first)) / span,
+        reference=max(start, progress.reference if comparable else start),
+        comparable=comparable,
+        train_start=progress.start,
+        train_at_best=_train_around(train, int(steps[best])),
+        train_end=progress.end,
+    )
+
+
+def _scatter(values: pl.Series) -> float:
+    """Standard deviation of one value around the trend: from second differences of the later half, by the median."""
+    later = values.tail(max(6, values.len() - values.len() // 3))
+    second = (later.diff().diff().abs() * (1.4826 / math.sqrt(6))).drop_nulls()
+    return max(scalar(second.median()), 1e-12)
+
+
+def _train_around(train: pl.DataFrame, step: int) -> Mean:
+    """The mean training loss of a tenth of the run around a step."""
+    width = max(20, train.height // 10)
+    position = int(train["step"].search_sorted(step))
+    begin = max(0, min(position - width // 2, train.height - width))
+    return batch_mean(train["loss"].slice(begin, width))
