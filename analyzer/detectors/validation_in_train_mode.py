@@ -25,7 +25,7 @@ class ValidationInTrainMode(Detector):
     Reads the mode audit of each pass within `recorder.evaluate(split)`, for splits that are called like held-out data
     (valid, val, dev, test, ...): the share of the modules in training mode. More than `share` of the passes with any is
     a finding, if the model has modules that behave differently then, by the names of their classes: dropout and its
-    kin, batch norms. Without such modules the mode changes nothing that is known, which is a note.
+    kin, batch norms. Without such modules the mode changes nothing that is known, and is not reported.
 
     ## Why it matters
     The metrics are those of another model: too bad with dropout, too good or too bad with batch norm. Moreover batch
@@ -54,23 +54,21 @@ class ValidationInTrainMode(Detector):
         if not passes:
             raise NotApplicable('no pass over held-out data was audited; validate within recorder.evaluate("valid")')
         wrong = [event for event in passes if event.detail["training_share"] > 0]
-        if len(wrong) > self.share * len(passes):
-            yield self._finding(run, wrong, len(passes))
-
-    def _finding(self, run: Run, wrong: list[Event], passes: int) -> Finding:
         norms, drops = _named(run, _BATCH_NORM), _named(run, _DROPOUT)
-        harmful = [*norms, *drops]
+        if len(wrong) > self.share * len(passes) and (norms or drops):
+            yield self._finding(wrong, len(passes), norms, drops)
+
+    def _finding(self, wrong: list[Event], passes: int, norms: list[str], drops: list[str]) -> Finding:
         splits = list(dict.fromkeys(str(event.detail["split"]) for event in wrong))
         steps = [event.step for event in wrong if event.step is not None]
         share = max(float(event.detail["training_share"]) for event in wrong)
-        matters = f"{listed(harmful)} behave differently then" if harmful else "no module is known to mind"
         return Finding(
             code=self.code,
             name=self.name,
-            severity=self.severity if harmful else "note",
+            severity=self.severity,
             message=f"{count(len(wrong))} of {count(passes)} passes over {listed(splits)} were made with"
-            f" {percent(share)} of the modules in training mode; {matters}.",
-            confidence=0.95 if harmful and share > 0.9 else 0.85 if harmful else 0.5,
+            f" {percent(share)} of the modules in training mode; {listed([*norms, *drops])} behave differently then.",
+            confidence=0.95 if share > 0.9 else 0.85,
             first_step=min(steps, default=None),
             last_step=max(steps, default=None),
             value=share,
@@ -78,9 +76,7 @@ class ValidationInTrainMode(Detector):
             unit="share",
             evidence=Evidence(
                 (*_HARM_OF_NORMS * bool(norms), *_HARM_OF_DROPOUT * bool(drops)),
-                ("No batch norm or dropout module was found; a dropout called as a function would drop.",)
-                if not harmful
-                else ("A part of the model was in evaluation mode.",) * (share < 1),
+                ("A part of the model was in evaluation mode.",) * (share < 1),
             ),
             causes=("model.eval() is not called before the validation",),
             advice=("Call model.eval() before the validation and model.train() after it.",),
