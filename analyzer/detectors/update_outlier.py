@@ -173,7 +173,7 @@ def peers(run: Run) -> pl.DataFrame:
     `ratio`: update over norm; `decades`: log10 of it less the median over the others, and `gradient_decades` the same
     of the gradient; `rate_ratio`: the rate of its group over the median of theirs; `small`: began much smaller than
     they; `sparse`: an embedding. Tensors that began at nearly zero are left out, and steps with other than finite
-    values.
+    values; of a long run, most of the later probes.
     """
     chosen = [
         tensor for tensor in run.tensors if len(tensor.shape) >= 2 and tensor.requires_grad and tensor.group is not None
@@ -190,7 +190,7 @@ def peers(run: Run) -> pl.DataFrame:
     )
     size = pl.col("param_norm") / pl.col("numel").sqrt()
     rows = (
-        run.frame("layers", "update_ratio", "grad_ratio", "param_norm")
+        _looked_at(run.frame("layers", "update_ratio", "grad_ratio", "param_norm"))
         .join(about, on="tensor")
         .with_columns(size.first().over("tensor", order_by="step").alias("began"))
         .filter(pl.col("began") > NEARLY_ZERO * pl.col("began").median())
@@ -220,6 +220,14 @@ def peers(run: Run) -> pl.DataFrame:
             "sparse",
         )
     )
+
+
+def _looked_at(rows: pl.DataFrame, first: int = 200, most: int = 1000) -> pl.DataFrame:
+    """The rows of the first probes, and of so many of the later ones as suffice to tell what lasts."""
+    probes = rows["step"].unique().sort()
+    later = probes.slice(first)
+    chosen = pl.concat([probes.head(first), later.gather_every(max(1, later.len() // most))])
+    return rows.filter(pl.col("step").is_in(chosen.implode()))
 
 
 def _names(rows: pl.DataFrame) -> list[str]:
