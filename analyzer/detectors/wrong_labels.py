@@ -31,7 +31,8 @@ class WrongLabels(Detector):
     """The labels do not belong to the inputs: they are random, shifted against them, or many of them are wrong.
 
     ## What it does
-    Judges classifications, in three ways. *Memorised:* the training loss falls below that of a model that knows
+    Inputs that are the same at every probe, with other labels each time, are a finding at once. Else it judges
+    classifications, in three ways. *Memorised:* the training loss falls below that of a model that knows
     nothing, the validation loss never did, nor was the accuracy better than that of the most frequent class. *Nothing
     to learn:* the loss stays at that of a model that knows nothing, though the layers move at a sound pace without
     aim, the inputs are sound, and nothing harmed the loss; where individual gradients were recorded, they must cancel
@@ -82,6 +83,9 @@ class WrongLabels(Detector):
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding."""
+        if redrawn(run):
+            yield self._redrawn(run)
+            return
         if adversarial(run) or run.manifest.mode == "overfit-batch":
             raise NotApplicable(
                 "the loss does not tell how well labels fit to inputs: several optimizers, or one batch"
@@ -94,6 +98,21 @@ class WrongLabels(Detector):
         found = self._memorised(run, progress) or self._noisy(run) or self._nothing(run, progress, phase)
         if found:
             yield self._finding(run, progress, *found)
+
+    def _redrawn(self, run: Run) -> Finding:
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity=self.severity,
+            message="The labels do not fit to the inputs: the inputs are the same at every step, the labels are not.",
+            confidence=0.95,
+            first_step=run.first_step,
+            last_step=run.last_step,
+            evidence=Evidence(("Mean, deviation and range of the inputs are those of one batch at every probe.",)),
+            causes=("Labels that are drawn or shuffled anew at each step, without their inputs",),
+            advice=("Take inputs and labels from the same batch, once.",),
+            chart=ChartRef("steps", "loss"),
+        )
 
     def _memorised(self, run: Run, progress: Progress) -> _Found | None:
         evaluated, accuracies = logged(run, "loss"), logged(run, "accuracy")
@@ -116,9 +135,10 @@ class WrongLabels(Detector):
         return "they are memorised, and say nothing of other data", told, "error", 0.9
 
     def _noisy(self, run: Run) -> _Found | None:
-        accuracies, mine = logged(run, "accuracy"), training_accuracy(run)
+        accuracies = logged(run, "accuracy")
         dropout = any(module.type.startswith(("Dropout", "AlphaDropout")) for module in run.manifest.modules)
-        if accuracies.height < 3 or mine is None or dropout:
+        mine = None if accuracies.height < 3 or dropout else training_accuracy(run)
+        if mine is None:
             return None
         spread = order(class_table(run))
         theirs = scalar(accuracies["value"].tail(2).min())
@@ -128,9 +148,10 @@ class WrongLabels(Detector):
         return "many are wrong where the model is right", [f"{told} training data."], "warning", 0.7
 
     def _nothing(self, run: Run, progress: Progress, phase: Phases) -> _Found | None:
-        mine, zero = training_accuracy(run), progress.zero
+        zero = progress.zero
         if zero is None or progress.learned > self.learned or harm(run, progress, phase) is not None:
             return None
+        mine = training_accuracy(run)
         series = losses(run)
         if scalar(blocks(series, "loss", block_length(series.height))["mean"].min()) < 0.85 * zero.prior:
             return None  # it had learned something, and lost it
@@ -195,6 +216,18 @@ def training_accuracy(run: Run) -> float | None:
     if ends.is_empty():
         return None
     return scalar(ends.select(pl.sum_horizontal(classes_of(ends))).to_series().sum()) / total if total >= 50 else None
+
+
+def redrawn(run: Run, probes: int = 20) -> bool:
+    """Whether one batch of inputs is repeated, to the last digit, while the labels change in most of the probes."""
+    inputs = ("input_mean", "input_std", "input_absmax")
+    if not (run.has("steps", "class_counts") and all(run.has("steps", name) for name in inputs)):
+        return False
+    frame = run.frame("steps", *inputs, "class_counts").drop_nulls().head(10 * probes)
+    if frame.height < probes or any(frame[name].n_unique() > 1 for name in inputs) or not frame["input_std"][0] > 0:
+        return False
+    changed = pl.col("class_counts").cast(pl.List(pl.String)).list.join(",")
+    return scalar(frame.select((changed != changed.shift()).mean()).item()) > 0.5
 
 
 def _batch_norm(run: Run) -> bool:

@@ -120,6 +120,14 @@ def test_where_something_else_explains_it(tmp_path: Path, explained: Training) -
     assert found(RULE, explained, tmp_path) == []
 
 
+def test_labels_that_are_drawn_anew_for_the_same_inputs(tmp_path: Path) -> None:
+    inputs = {"input_mean": 0.1, "input_std": 1.0, "input_absmax": 3.0}
+    (finding,) = found(RULE, STUCK.but(steps=classified([0.1] * 400) | inputs), tmp_path / "anew")
+    assert "the same at every step" in finding.message
+    kept = {name: [values[0]] * 300 for name, values in classified([0.3]).items()}
+    assert found(RULE, Training(steps=kept | inputs), tmp_path / "kept") == []
+
+
 def test_noise_of_sound_trainings_is_silent(tmp_path: Path) -> None:
     for seed in range(5):
         hard = Training(loss=falling(400, floor=2.0), noise=0.4, seed=seed, steps=classified([0.2] * 400, seed))
