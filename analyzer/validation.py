@@ -71,7 +71,7 @@ def metrics(run: Run) -> Iterator[Metric]:
 
 
 def logged(run: Run, kind: str) -> pl.DataFrame:
-    """`step` and `value` of the first metric of its kind: "loss", or "accuracy" as a share of one; empty without any."""
+    """`step` and `value` of the first metric of its kind: "loss", or "accuracy" as a share of one; or empty."""
     for metric in metrics(run):
         if kind == "loss" and metric.is_loss:
             return metric.values

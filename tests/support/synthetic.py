@@ -43,14 +43,9 @@ class Training:
     the weights, by step and layer. `weight`: their size by step. `straight`: distance from the start over the summed
     updates. `alpha`: by step, None where not recorded. `logits`: spread of the predictions. `loss_scale`,
     `weight_scale`: units of the losses and of the parameters, which no verdict should depend on. `every`: steps between
-    probes after the first `dense`. `steps`, `manifest` and `events` stand in place of what would be written.
+    probes after the first `dense`. `names`: of the tensors, one a layer. `columns`: further columns of the layers
+    table; `modules`, `metrics`: those tables. `steps`, `manifest` and `events` stand in place of what would be written.
     `first_step`: where it was resumed, by `attempt`.
-    `columns`: further columns of the layers table; `modules`: the table of modules. `first_step`: where it was resumed.
-    `names`: of the tensors, one a layer. `columns`: further columns of the layers table; `modules`: the table of modules.
-    `names`: of the tensors. `columns`: further columns of the layers table; `modules`: the table of modules.
-    probes after the first `dense`. `metrics`: what was logged. `steps`, `manifest` and `events` stand in place of what
-    would be written.
-    `first_step`: where it was resumed.
     """
 
     loss: Sequence[float] = field(default_factory=lambda: falling(300))
@@ -78,7 +73,6 @@ class Training:
     modules: Mapping[str, Any] = field(default_factory=dict)
     first_step: int = 0
     attempt: int = 0
-    metrics: Mapping[str, Any] = field(default_factory=dict)
 
     def but(self, **changes: Any) -> Training:
         """The same training, but for these things."""
@@ -93,7 +87,6 @@ class Training:
             steps=self._steps(probes) | dict(self.steps),
             layers=self._layers(names, probes),
             events=(wiring([leaf(name) for name in names]), loss_input()) if self.events is None else self.events,
-            metrics=self.metrics,
             manifest={"tensors": tensor_entries(names)} | dict(self.manifest),
             first_step=self.first_step,
             attempt=self.attempt,
