@@ -53,26 +53,61 @@ def _leaf(row: Mapping[str, Any], reached: set[str]) -> Leaf:
     )
 
 
-def unchanged(run: Run, share: float) -> tuple[str, ...]:
-    """Tensors whose update is exactly zero at nearly every probe, though gradient and rate are not, and others move."""
+@dataclass(frozen=True, slots=True)
+class Unmoved:
+    """A tensor that its optimizer leaves exactly as it is. `rounded`: what it would add is lost in rounding."""
+
+    name: str
+    still: float
+    probes: int
+    rounded: bool
+
+
+def unmoved(run: Run, share: float) -> list[Unmoved]:
+    """Tensors whose update is exactly zero at nearly every probe, though gradient and rate are not, and others move.
+
+    Of several optimizers only the steps that were theirs count. Where a step of plain descent would be lost in the
+    rounding of the tensor's type, that is the reason; in single precision it is left to the rule on small rates.
+    """
     groups = [tensor for tensor in run.tensors if tensor.group is not None and tensor.requires_grad]
+    optimizers = [
+        run.groups[t.group].optimizer if t.group is not None and t.group < len(run.groups) else None for t in groups
+    ]
     table = pl.DataFrame(
-        {"tensor": [tensor.name for tensor in groups], "group": [tensor.group for tensor in groups]},
-        schema={"tensor": pl.String, "group": pl.Int64},
+        {
+            "tensor": [tensor.name for tensor in groups],
+            "group": [tensor.group for tensor in groups],
+            "theirs": [theirs.get(tensor.group or 0) for tensor in groups],
+            "precision": [_PRECISION.get(tensor.dtype, SINGLE) for tensor in groups],
+        },
+        schema={"tensor": pl.String, "group": pl.Int64, "theirs": pl.Int64, "precision": pl.Float64},
     )
-    steps = run.frame("steps", "lr", "skipped").filter(~pl.col("skipped").fill_null(value=False))
+    steps = run.frame("steps", "lr", "skipped", "optimizer").filter(~pl.col("skipped").fill_null(value=False))
+    turn = pl.col("optimizer").is_null() | pl.col("theirs").is_null() | (pl.col("optimizer") == pl.col("theirs"))
+    alone = len({group.optimizer for group in run.groups}) <= 1
     rows = (
         run.frame("layers", "grad_norm", "param_norm", "update_norm")
         .drop_nulls()
         .join(table, on="tensor")
         .join(steps, on="step")
-        .with_columns(pl.col("lr").list.get(pl.col("group"), null_on_oob=True).alias("rate"))
-        # What would be lost in rounding anyway is the business of the rule on small learning rates.
-        .filter(pl.col("rate") * pl.col("grad_norm") > 1e-6 * pl.col("param_norm"))
+        .filter(turn | pl.lit(alone))
+        .with_columns((pl.col("lr").list.get(pl.col("group"), null_on_oob=True) * pl.col("grad_norm")).alias("stride"))
+        .with_columns((pl.col("stride") <= pl.col("precision") * pl.col("param_norm")).alias("rounded"))
+        .filter((pl.col("stride") > 0) & ~(pl.col("rounded") & (pl.col("precision") <= SINGLE)))
     )
-    still = rows.group_by("tensor").agg((pl.col("update_norm") == 0).mean().alias("still"), pl.len())
-    moving = run.frame("layers", "update_norm").filter(pl.col("update_norm") > 0)
-    if moving.is_empty():
-        return ()
-    found = set(still.filter((pl.col("still") >= share) & (pl.col("len") >= 10))["tensor"])
-    return tuple(tensor.name for tensor in groups if tensor.name in found)
+    if not (run.frame("layers", "update_norm")["update_norm"] > 0).any():
+        return []
+    judged = rows.group_by("tensor").agg(
+        (pl.col("update_norm") == 0).mean().alias("still"), pl.col("rounded").mean().alias("rounded"), pl.len()
+    )
+    found = judged.filter((pl.col("still") >= share) & (pl.col("len") >= 10))
+    order = {tensor.name: place for place, tensor in enumerate(groups)}
+    rows_of = sorted(found.iter_rows(), key=lambda row: order[row[0]])
+    return [Unmoved(name, still, probes, rounded >= 0.5) for name, still, rounded, probes in rows_of]
+
+
+SINGLE = 1e-6
+"""Relative change that single precision loses for sure: some tens of its rounding unit."""
+
+_PRECISION = {"float16": 5e-4, "bfloat16": 4e-3}
+"""The same of half precision: half a unit in the last place."""

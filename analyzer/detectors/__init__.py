@@ -13,6 +13,7 @@ from .exploding_gradients import ExplodingGradients
 from .flipped_sign import FlippedSign
 from .leaked_answer import LeakedAnswer
 from .loss_spike import LossSpike
+from .frozen_parameters import FrozenParameters
 from .nonfinite import NonFinite
 from .oscillating_loss import OscillatingLoss
 from .overfitting import Overfitting
@@ -43,6 +44,7 @@ from .wrong_labels import WrongLabels
 
 DETECTORS: tuple[Detector, ...] = (
     Wiring(),
+    FrozenParameters(),
     StaleGradients(),
     NonFinite(),
     SymmetricStart(),

@@ -11,7 +11,7 @@ import polars as pl
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import scalar
 from ..run import Run
-from ..wires import Leaf, leaves_of, unchanged
+from ..wires import Leaf, leaves_of
 from ..wording import listed, number, percent, plural
 from .base import Detector
 
@@ -34,10 +34,9 @@ class Wiring(Detector):
     Compares three sets of tensors that were recorded on the first steps and whenever they changed: those that the loss
     reaches, those that the model registers, those that an optimizer holds. *Forgotten*: in the model, reached, but in
     no optimizer. *Detached*: held by the optimizer and called, but no loss reached them at any step. *Stale*: held by
-    the optimizer, but neither in the model nor reached. *Unregistered*: reached, but not in the model. *Unchanged*:
-    held and reached, but the optimizer's step leaves them exactly as they are while others move. What is held and was
-    never called, such as an unused head or an expert that is never chosen, is a note.
-    Tensors that do not require a gradient are frozen on purpose and never count, nor do groups with a rate of zero.
+    the optimizer, but neither in the model nor reached. *Unregistered*: reached, but not in the model. What is held and
+    was never called, such as an unused head or an expert that is never chosen, is a note. Tensors that do not require a
+    gradient are frozen on purpose and never count. What is wired and stands still all the same is told by UPD002.
 
     ## Why it matters
     Such a model trains, and is merely worse than it should be. No curve shows it.
@@ -48,21 +47,16 @@ class Wiring(Detector):
     parameters and the loss. Call `requires_grad_(False)` on what is frozen on purpose.
 
     ## Options
-    - `unchanged_share` (0.95, share of the probes): MindInsight and SageMaker Debugger compare with np.allclose; here
-      the update must be exactly zero.
+    None: what is wired is a fact.
 
     ## References
     - Jiang et al. 2025, TrainCheck: silent errors of this kind, found one iteration after they begin.
-    - MindInsight, watchpoint weight_not_changed, which its authors switched off: it cannot know what is frozen.
     """
 
     code: ClassVar[str] = "WIR001"
     name: ClassVar[str] = "parameters-not-wired"
     severity: ClassVar[Severity] = "error"
     explains: ClassVar[tuple[str, ...]] = ("LOS001", "STP002", "GRD002")
-
-    unchanged_share: float = 0.95
-    """Share of the probes."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """One finding for each kind of gap."""
@@ -75,7 +69,6 @@ class Wiring(Detector):
         yield from self._detached(run, [i for i in wanted if i.registered and i.held and not i.reached], wanted)
         yield from self._stale(run, stale, wanted)
         yield from self._unregistered(run, [i for i in wanted if i.reached and not i.registered], wanted)
-        yield from self._unchanged(run)
 
     def _forgotten(self, run: Run, found: list[Leaf], wanted: list[Leaf], stale: list[Leaf]) -> Iterator[Finding]:
         if found:
@@ -105,14 +98,6 @@ class Wiring(Detector):
         trained = [leaf for leaf in found if leaf.held]
         if trained:
             yield self._finding(run, _UNSAVED, trained, wanted, "note", 0.6)
-
-    def _unchanged(self, run: Run) -> Iterator[Finding]:
-        names = unchanged(run, self.unchanged_share)
-        if names:
-            sizes = {tensor.name: tensor.numel for tensor in run.tensors}
-            found = [Leaf(name, True, True, True, True, True, sizes[name]) for name in names]
-            wanted = [Leaf(t.name, True, True, True, True, True, t.numel) for t in run.tensors if t.requires_grad]
-            yield self._finding(run, _UNCHANGED, found, wanted, "error", 0.9)
 
     def _finding(
         self, run: Run, gap: Gap, found: Sequence[Leaf], wanted: Sequence[Leaf], severity: Severity, confidence: float
@@ -197,19 +182,6 @@ _UNSAVED = Gap(
     "trained, but not in the model, so that state_dict() and to() pass over them",
     ("Layers kept in a plain list or dictionary", "A parameter on its own, such as a temperature"),
     ("Register them with the model, or save them yourself.",),
-)
-_UNCHANGED = Gap(
-    "unchanged",
-    "given gradients and a learning rate, but exactly as before after each of the optimizer's steps",
-    (
-        "They are restored or overwritten after each step",
-        "Updates too small for the precision of the parameters (float16, bfloat16)",
-        "The optimizer steps another copy of them",
-    ),
-    (
-        "Look for code that copies or loads parameters in the training loop.",
-        "Keep a float32 copy of half-precision parameters.",
-    ),
 )
 
 

@@ -116,38 +116,6 @@ def test_unregistered(tmp_path: Path, changes: Mapping[str, Any], severities: li
     assert [finding.severity for finding in with_leaves(tmp_path, wired(**outside))] == severities
 
 
-def still(layer: int) -> ByLayer:
-    return lambda step, other: 0.0 if other == layer else 0.005
-
-
-def test_unchanged_though_it_gets_gradients(tmp_path: Path) -> None:
-    (finding,) = found(RULE, Training(update=still(1)), tmp_path)
-    assert finding.tensors == ("1.weight",)
-    assert "unchanged" in finding.message
-
-
-@pytest.mark.parametrize(
-    "training",
-    [
-        Training(update=lambda step, layer: 0.0),  # nothing moves: not this tensor's doing
-        Training(update=still(1), gradient=lambda step, layer: 0.05 * (layer != 1)),  # dead, not frozen
-        Training(update=still(1), rate=lambda step: 0.0),
-        Training(update=lambda step, layer: 0.0 if layer == 1 and step % 4 else 0.005),  # moves every fourth step
-    ],
-)
-def test_near_misses_of_unchanged(tmp_path: Path, training: Training) -> None:
-    assert found(RULE, training, tmp_path) == []
-
-
-def test_a_group_at_rate_zero_is_frozen_on_purpose(tmp_path: Path) -> None:
-    tensors = [
-        {"name": name, "module": name[0], "module_type": "Linear", "shape": [8, 8], "group": int(name == NAMES[1])}
-        for name in NAMES
-    ]
-    rates = {"lr": [[0.1, 0.0]] * 300}
-    assert found(RULE, Training(update=still(1), manifest={"tensors": tensors}, steps=rates), tmp_path) == []
-
-
 def test_it_explains_a_stalled_loss(tmp_path: Path) -> None:
     training = Training(
         loss=[2.3026] * 300,
