@@ -70,9 +70,7 @@ def unmoved(run: Run, share: float) -> list[Unmoved]:
     rounding of the tensor's type, that is the reason; in single precision it is left to the rule on small rates.
     """
     groups = [tensor for tensor in run.tensors if tensor.group is not None and tensor.requires_grad]
-    optimizers = [
-        run.groups[t.group].optimizer if t.group is not None and t.group < len(run.groups) else None for t in groups
-    ]
+    theirs = dict(enumerate(group.optimizer for group in run.groups))
     table = pl.DataFrame(
         {
             "tensor": [tensor.name for tensor in groups],
