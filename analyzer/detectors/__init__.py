@@ -35,6 +35,7 @@ from .unnormalised_inputs import UnnormalisedInputs
 from .unnormalised_targets import UnnormalisedTargets
 from .unshuffled import Unshuffled
 from .update_outlier import UpdateOutlier
+from .too_much_regularisation import TooMuchRegularisation
 from .validation_in_train_mode import ValidationInTrainMode
 from .vanishing_gradients import VanishingGradients
 from .wide_start import WideInitialisation
@@ -75,6 +76,7 @@ DETECTORS: tuple[Detector, ...] = (
     LossSpike(),
     OscillatingLoss(),
     DoesNotFitOneBatch(),
+    TooMuchRegularisation(),
     Overfitting(),
     ValidationInTrainMode(),
     RunNotFinished(),

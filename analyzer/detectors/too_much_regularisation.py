@@ -1,0 +1,252 @@
+"""GEN002: regularisation that keeps the model from learning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import polars as pl
+
+from ..depth import of_weights
+from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..noise import Mean, batch_mean, scalar
+from ..progress import Progress, adversarial, losses, measured, uninformed
+from ..run import Run
+from ..validation import metrics
+from ..wording import listed, number, percent
+from .base import Detector
+
+
+@dataclass(frozen=True)
+class TooMuchRegularisation(Detector):
+    """Weight decay, a penalty in the loss, or dropout outweighs the data, and the model underfits.
+
+    ## What it does
+    Asks for two witnesses. *Underfitting:* less than `learned` of the loss of a model that knows nothing was learned,
+    or the predictions of a regression are nearly the same for all samples. *The mechanism:* one of
+    *weight decay* that made `decay` of the first steps (decay of the weight over gradient and decay; for AdamW over
+    the update) and shrank the weights below `shrunk` of their first norm;
+    *a penalty in the loss* that did so without any decay, where the first loss is far above that of uniform
+    predictions, or the training loss ended far above the validation loss, or the weights all but vanished;
+    *dropout*, where the training loss stayed significantly above the validation loss.
+
+    ## Why it matters
+    The model is worse on all data, the training data included, than it would be without.
+
+    ## What to try
+    Switch the regularisation off, fit the training data first, and bring it back in small steps. Weight decay of AdamW:
+    0.01 to 0.1; of SGD: 1e-5 to 1e-3; dropout: 0.1 to 0.5. Look for a decay of biases, norms and embeddings.
+
+    ## Options
+    - `learned` (0.6, share of the loss of a model that knows nothing): calibrated; a model that does well is fine.
+    - `decay` (0.25, share of the first steps): calibrated. Healthy: 0.02 and less, faulty: 0.33 to 1.
+    - `shrunk` (0.6, share of the first norm): calibrated. Healthy weights grew, with few exceptions.
+    - `gap` (1.3, training loss over validation loss): a guess.
+
+    ## References
+    - Loshchilov and Hutter 2019, Decoupled weight decay. Full Stack Deep Learning, Troubleshooting.
+    """
+
+    code: ClassVar[str] = "GEN002"
+    name: ClassVar[str] = "too-much-regularisation"
+    severity: ClassVar[Severity] = "error"
+    requires: ClassVar = {"steps": ("loss",), "layers": ("param_norm",)}
+    explains: ClassVar[tuple[str, ...]] = ("LOS001", "GRD002", "STP002")
+
+    learned: float = 0.6
+    """Share of the loss of a model that knows nothing."""
+    decay: float = 0.25
+    """Share of the first steps."""
+    shrunk: float = 0.6
+    """Share of the first norm."""
+    gap: float = 1.3
+    """Training loss over validation loss."""
+
+    def detect(self, run: Run) -> Iterator[Finding]:
+        """At most one finding."""
+        if adversarial(run):
+            raise NotApplicable("several optimizers take turns: no loss has to fall")
+        progress = measured(run)
+        if progress is None:
+            raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
+        if run.step_count < _STEPS:
+            raise NotApplicable(f"fewer than {_STEPS} steps were recorded")
+        if not self._underfits(run, progress):
+            return
+        found = self._decayed(run) or self._penalised(run, progress) or self._dropped(run, progress)
+        if found:
+            yield self._finding(run, progress, found)
+
+    def _underfits(self, run: Run, progress: Progress) -> bool:
+        """Whether much is left to learn; a loss without a known zero only by predictions that are all the same."""
+        knows_nothing = uninformed(run, progress)
+        return bool(knows_nothing) or (progress.zero is not None and progress.learned < self.learned)
+
+    def _decayed(self, run: Run) -> _Mechanism | None:
+        share, left = decay_share(run), shrinkage(run)
+        if share < self.decay or not left < self.shrunk:
+            return None
+        decays = listed([number(value) for value in sorted({_decay(group.options) for group in run.groups} - {0.0})])
+        return _Mechanism(
+            f"Weight decay of {decays} made {percent(min(1.0, share))} of the first"
+            f" steps and took the weights to {percent(left)} of their norm",
+            share,
+            self.decay,
+            ("Weight decay far too large",),
+            ("Divide the weight decay by 100, or leave it out until the training data are fitted.",),
+            "error" if left < 0.5 * self.shrunk or share > 2 * self.decay else "warning",
+        )
+
+    def _penalised(self, run: Run, progress: Progress) -> _Mechanism | None:
+        left, ratio = shrinkage(run), _over_validation(run)
+        if not left < self.shrunk or _broadcast(run):
+            return None
+        first = float(losses(run)["loss"][0])
+        above = progress.zero.uniform * self.gap if progress.zero else math.inf
+        if not (first > above or left < 0.5 * self.shrunk or ratio > 2 * self.gap):
+            return None
+        return _Mechanism(
+            f"The weights shrank to {percent(left)} of their norm without any weight decay, as a penalty in the loss"
+            " makes them",
+            left,
+            self.shrunk,
+            ("A penalty on the weights in the loss that outweighs the data",),
+            ("Divide the penalty's factor by 100, and log penalty and data loss apart.",),
+            "error" if left < 0.5 * self.shrunk else "warning",
+        )
+
+    def _dropped(self, run: Run, progress: Progress) -> _Mechanism | None:
+        drops = [module.name for module in run.manifest.modules if "dropout" in module.type.lower()]
+        ratio = _over_validation(run)
+        nothing = bool(uninformed(run, progress))
+        exploded = progress.end.value > 1.5 * progress.reference
+        if not drops or exploded or not (ratio > self.gap or (nothing and ratio > 1.03)):
+            return None
+        return _Mechanism(
+            f"With dropout ({listed(drops)}) the training loss stays at {number(ratio, 3)} times the validation loss",
+            ratio,
+            self.gap,
+            ("Dropout with far too large a share",),
+            ("Lower the dropout to 0.1 to 0.5; look whether its argument is the share that is dropped, not kept.",),
+            "error" if nothing else "warning",
+        )
+
+    def _finding(self, run: Run, progress: Progress, found: _Mechanism) -> Finding:
+        left = progress.end.value
+        reference = f", of {number(progress.zero.prior)} ({progress.zero.name})" if progress.zero else ""
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity=found.severity,
+            message=f"{found.told}; the training loss ended at {number(left)}{reference}.",
+            confidence=0.9 if found.severity == "error" else 0.75,
+            first_step=run.first_step,
+            last_step=run.last_step,
+            value=found.value,
+            threshold=found.threshold,
+            unit="ratio",
+            evidence=Evidence(
+                (
+                    f"{found.told}.",
+                    f"The model underfits its training data: it learned {percent(max(0.0, progress.learned))}.",
+                ),
+                ("Part of the data was learned nevertheless.",) * (progress.learned > 0.2),
+            ),
+            causes=found.causes,
+            advice=(*found.advice, "Fit the training data first, then bring the regularisation back in small steps."),
+            chart=ChartRef("layers", "param_norm"),
+        )
+
+
+_STEPS = 40
+"""Fewer steps show no end of a training."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mechanism:
+    """How the regularisation acts, as a clause, with what decided."""
+
+    told: str
+    value: float
+    threshold: float
+    causes: tuple[str, ...]
+    advice: tuple[str, ...]
+    severity: Severity
+
+
+def shrinkage(run: Run) -> float:
+    """The last norm over the first, the median over the weight tensors; NaN if unknown."""
+    norms = of_weights(run, "param_norm").filter(pl.col("param_norm").is_finite())
+    ends = norms.group_by("tensor").agg(
+        pl.col("param_norm").first().alias("first"), pl.col("param_norm").last().alias("last")
+    )
+    return scalar(ends.filter(pl.col("first") > 0).select((pl.col("last") / pl.col("first")).median()).to_series()[0])
+
+
+def decay_share(run: Run) -> float:
+    """Share of the weight decay in the first ten probed steps, the median over the weight tensors; 0 without any.
+
+    Where the decay enters the gradient: decay * weight over gradient + decay * weight. Where it is decoupled, as in
+    AdamW: rate * decay * weight over the update.
+    """
+    groups = {
+        tensor.name: run.groups[tensor.group]
+        for tensor in run.tensors
+        if tensor.group is not None and tensor.group < len(run.groups)
+    }
+    rows = pl.DataFrame(
+        [
+            {"tensor": name, "decay": _decay(group.options), "decoupled": _decoupled(group.type, group.options)}
+            for name, group in groups.items()
+        ],
+        {"tensor": pl.String, "decay": pl.Float64, "decoupled": pl.Boolean},
+    )
+    if rows.is_empty() or not scalar(rows["decay"].max()) > 0:
+        return 0.0
+    frame = of_weights(run, "param_norm", "grad_norm", "update_norm").join(rows, on="tensor")
+    early = frame.filter(pl.col("step").rank("dense") <= _FIRST).join(run.frame("steps", "lr_max"), on="step")
+    pull = pl.col("decay") * pl.col("param_norm")
+    share = (
+        pl.when("decoupled")
+        .then(pl.col("lr_max") * pull / pl.col("update_norm"))
+        .otherwise(pull / (pull + pl.col("grad_norm")))
+    )
+    shares = early.select(share.alias("share")).to_series().drop_nulls().drop_nans()
+    return scalar(shares.median()) if len(shares) else 0.0
+
+
+_FIRST = 10
+"""Probed steps at the start: later on gradient and decay balance in healthy trainings, too."""
+
+
+def _decay(options: Mapping[str, Any]) -> float:
+    value = options.get("weight_decay")
+    return float(value) if isinstance(value, (int, float)) and value > 0 else 0.0
+
+
+def _decoupled(kind: str, options: Mapping[str, Any]) -> bool:
+    told = options.get("decoupled_weight_decay")
+    return bool(told) or kind.lower().endswith("w") or kind.lower() in ("lion", "adafactor", "muon")
+
+
+def _over_validation(run: Run) -> float:
+    """The last training loss over the last validation loss, if significantly above it; 1 if not, or if not logged."""
+    logged = next((metric for metric in metrics(run) if metric.is_loss), None)
+    if logged is None or logged.values.height < 4:
+        return 1.0
+    series = losses(run)["loss"]
+    train = batch_mean(series.tail(max(20, series.len() // 5)))
+    last = logged.values["value"].tail(max(4, logged.values.height // 5))
+    held_out = Mean(scalar(last.mean()), scalar(last.std()) / math.sqrt(last.len()))
+    apart = train.exceeds(held_out, 3.0)
+    return train.value / held_out.value if apart and held_out.value > 0 else 1.0
+
+
+def _broadcast(run: Run) -> bool:
+    """Whether a loss between elements was given shapes that differ: then predictions shrink to the mean by that."""
+    detail = next((event.detail for event in run.events_of("loss-input")), {})
+    prediction, target = detail.get("prediction_shape"), detail.get("target_shape")
+    elementwise = "mse" in str(detail.get("loss")).lower() or "l1" in str(detail.get("loss")).lower()
+    return elementwise and prediction != target

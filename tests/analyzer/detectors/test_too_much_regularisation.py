@@ -1,0 +1,97 @@
+"""GEN002."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.synthetic import CHANCE, Training, falling, flat, found, validated
+from torch import nn
+
+from analyzer.detectors.too_much_regularisation import TooMuchRegularisation
+from analyzer.findings import NotApplicable
+from analyzer.run import open_run
+from recorder import Recorder
+
+RULE = TooMuchRegularisation()
+STUCK = falling(300, floor=0.7 * CHANCE, rate=0.05)
+
+
+def decayed(step: int) -> float:
+    return max(0.05, 0.98**step)
+
+
+def optimised(decay: float, kind: str = "SGD") -> dict[str, Any]:
+    return {"groups": [{"optimizer": 0, "type": kind, "lr": 0.1, "options": {"weight_decay": decay}}]}
+
+
+def dropping() -> dict[str, Any]:
+    return {"modules": [{"name": "0", "type": "Linear"}, {"name": "drop", "type": "Dropout"}]}
+
+
+@pytest.mark.parametrize(("decay", "kind"), [(0.1, "SGD"), (0.1, "Adam"), (0.04, "AdamW")])
+def test_weight_decay_that_outweighs_the_gradient(tmp_path: Path, decay: float, kind: str) -> None:
+    (finding,) = found(RULE, Training(loss=STUCK, weight=decayed, manifest=optimised(decay, kind)), tmp_path)
+    assert finding.severity == "error"
+    assert "Weight decay" in finding.causes[0]
+
+
+def test_a_penalty_that_outweighs_the_loss(tmp_path: Path) -> None:
+    loss = [level + 2 * 0.95**step for step, level in enumerate(STUCK)]
+    (finding,) = found(RULE, Training(loss=loss, logits=4.0, weight=decayed, manifest=optimised(0.0)), tmp_path)
+    assert "penalty" in finding.causes[0]
+
+
+def test_dropout_that_drops_nearly_everything(tmp_path: Path) -> None:
+    logged = validated(lambda share: 0.9, noise=0.01)
+    (finding,) = found(RULE, Training(loss=STUCK, metrics=logged, manifest=dropping()), tmp_path)
+    assert "Dropout" in finding.causes[0]
+
+
+def test_a_model_that_learned_is_silent(tmp_path: Path) -> None:
+    """Strong decay and dropout, but the loss is low: they do what they are for."""
+    logged = validated(lambda share: 0.01, noise=0.01)
+    manifest = optimised(0.1) | dropping()
+    assert found(RULE, Training(weight=decayed, metrics=logged, manifest=manifest), tmp_path) == []
+
+
+def test_a_usual_decay_of_a_model_that_does_not_learn_is_silent(tmp_path: Path) -> None:
+    """Labels that say nothing: the weights shrink a little, for want of anything else."""
+    training = Training(loss=flat(300), weight=lambda step: 0.999**step, manifest=optimised(5e-4))
+    assert found(RULE, training, tmp_path) == []
+
+
+def test_underfitting_alone_is_silent(tmp_path: Path) -> None:
+    logged = validated(lambda share: 0.7 * CHANCE, noise=0.02)
+    assert found(RULE, Training(loss=STUCK, metrics=logged, manifest=dropping()), tmp_path) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_is_silent(tmp_path: Path, seed: int) -> None:
+    logged = validated(lambda share: CHANCE, noise=0.1, seed=seed)
+    training = Training(loss=flat(300), noise=0.1, metrics=logged, manifest=dropping() | optimised(1e-3), seed=seed)
+    assert found(RULE, training, tmp_path) == []
+
+
+def test_negative_losses_are_not_judged(tmp_path: Path) -> None:
+    with pytest.raises(NotApplicable, match="negative"):
+        found(RULE, Training(loss=flat(300, -1.0)), tmp_path)
+
+
+@pytest.mark.parametrize("decay", [1.0, 1e-4])
+def test_a_recording(tmp_path: Path, decay: float) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, weight_decay=decay)
+    inputs = torch.randn(96, 8)
+    targets = (inputs @ torch.randn(8, 3)).argmax(dim=1)
+    loss_fn = nn.CrossEntropyLoss()
+    with Recorder(tmp_path / "run", model, optimizer, loss_fn, preset="basic") as recorder:
+        for _ in range(120):
+            optimizer.zero_grad()
+            with recorder.step() as step:
+                step.backward(loss_fn(model(inputs), targets))
+            optimizer.step()
+    assert bool(list(RULE.detect(open_run(tmp_path / "run")))) == (decay == 1.0)
