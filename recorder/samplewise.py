@@ -20,8 +20,10 @@ from .twins import by_twin, has_rule
 Parts = dict[str, Tensor]
 """Parts by the module's own parameter name, each (samples, *shape of the parameter)."""
 
-ELEMENTS = 1 << 22
+ELEMENTS = 1 << 20
 """Numbers that one chunk of parts may have."""
+ON_DEVICE = 128
+"""Times as many on an accelerator, where it is the operations that cost."""
 REPLAYED = 16
 """Samples of which parts are made where a module has to be differentiated once for each."""
 
@@ -38,14 +40,17 @@ def in_chunks(
     at_once = samples_used(units, one)
     samples = at_once if most is None else min(one.kept, most)
     largest = max(before[i].numel() for unit in units for i in unit.parameters.values())
-    size = max(1, min(at_once, ELEMENTS // max(largest, 1)))
+    most_numbers = ELEMENTS * (1 if before[0].device.type == "cpu" else ON_DEVICE)
+    size = max(1, min(at_once, most_numbers // max(largest, 1)))
     calls = [(unit, call) for unit in units for call in one.calls.get(unit.module, ())]
     for first in range(0, samples if calls else 0, size):
         found: dict[int, Tensor] = {}
         for unit, call in calls:
             parts = of_call(unit, one, call, before, first, min(first + size, samples))
             accumulate(found, {unit.parameters[name]: part for name, part in parts.items()})
+            del parts
         yield found
+        found.clear()  # before the next chunk is made
 
 
 def accumulate(sums: dict[int, Tensor], more: Mapping[int, Tensor]) -> None:

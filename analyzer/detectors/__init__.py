@@ -11,9 +11,9 @@ from .diverged import Diverged
 from .does_not_fit_one_batch import DoesNotFitOneBatch
 from .exploding_gradients import ExplodingGradients
 from .flipped_sign import FlippedSign
+from .frozen_parameters import FrozenParameters
 from .leaked_answer import LeakedAnswer
 from .loss_spike import LossSpike
-from .frozen_parameters import FrozenParameters
 from .nonfinite import NonFinite
 from .oscillating_loss import OscillatingLoss
 from .overfitting import Overfitting
@@ -31,11 +31,11 @@ from .stalled_loss import StalledLoss
 from .stuck_at_chance import StuckAtChance
 from .symmetric_start import SymmetricStart
 from .throughput_stalls import ThroughputStalls
+from .too_much_regularisation import TooMuchRegularisation
 from .unnormalised_inputs import UnnormalisedInputs
 from .unnormalised_targets import UnnormalisedTargets
 from .unshuffled import Unshuffled
 from .update_outlier import UpdateOutlier
-from .too_much_regularisation import TooMuchRegularisation
 from .validation_in_train_mode import ValidationInTrainMode
 from .vanishing_gradients import VanishingGradients
 from .wide_start import WideInitialisation
