@@ -1,0 +1,113 @@
+"""Judge the recorded runs of the zoo, and print how well: recall, the cause named first, wrong names, false alarms.
+
+python tests/zoo/record.py --half tuning -o DIR
+python tests/zoo/scoreboard.py DIR [--half tuning] [--jobs 2] [--select CODES] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # run as a program, it knows neither the packages nor the zoo
+
+from zoo import tables  # noqa: E402
+from zoo.judging import OURS, Contender, Judgement, Place, judge_all, ours, places  # noqa: E402
+from zoo.tally import Case, Cases, Role, by_rule, total  # noqa: E402
+
+from analyzer.detectors import DETECTORS  # noqa: E402
+
+
+def contenders(select: Sequence[str]) -> Mapping[str, Contender]:
+    """Who judges."""
+    return {OURS: ours(select)}
+
+
+def cases_of(half: str) -> dict[tuple[str, str], Case]:
+    """What is true of the variants of a half. Without measured outcomes, what was meant stands for what is."""
+    from zoo.catalogue import HALVES  # imports torch, which the workers, who import this file as well, do without
+    from zoo.labels import read_labels
+    from zoo.program import KINDS
+
+    labels = read_labels(half)
+    cases = {}
+    for program in HALVES[half]:
+        twins = {variant.twin for variant in program.variants}
+        for variant in program.variants:
+            label = labels.get((program.name, variant.name), "healthy" if variant.fault is None else "faulty")
+            kinds = () if variant.fault is None else (variant.fault, *variant.also)
+            role: Role = "benign" if label == "benign" else "faulty" if kinds else "healthy"
+            role = "twin" if role == "healthy" and variant.name in twins else role
+            cases[program.name, variant.name] = Case(role, kinds, frozenset(c for kind in kinds for c in KINDS[kind]))
+    return cases
+
+
+def chosen(found: Sequence[Place], cases: Cases, only: Sequence[str]) -> list[Place]:
+    """The runs of variants that there are, of `only` (PROGRAM or PROGRAM/VARIANT) where it is given."""
+    known = [place for place in found if (place.program, place.variant) in cases]
+    return [p for p in known if not only or p.program in only or f"{p.program}/{p.variant}" in only]
+
+
+def judged(where: Sequence[Place], options: argparse.Namespace) -> Iterator[Judgement]:
+    """All judgements, with progress on the standard error."""
+    started = time.perf_counter()
+    for number, each in enumerate(judge_all(where, contenders, (options.select,), options.jobs), 1):
+        yield from each
+        seconds = time.perf_counter() - started
+        if number % 50 == 0 or number == len(where):
+            print(f"{number}/{len(where)} runs, {seconds:.0f} s", file=sys.stderr, flush=True)
+
+
+def report(judgements: Sequence[Judgement], cases: Cases) -> str:
+    """Everything there is to say, in Markdown."""
+    by_contender = {item.contender: [j for j in judgements if j.contender == item.contender] for item in judgements}
+    mine = by_contender[OURS]
+    codes = [detector.code for detector in DETECTORS]
+    crashes = [f"{code} {item.run}: {why}" for item in mine for code, why in item.failed.items()]
+    parts = {
+        "Variants": tables.variants(mine, cases),
+        "Kinds of fault": tables.kinds(mine, cases),
+        "Rules": tables.rules(by_rule(codes, mine, cases)),
+        "What was said about healthy runs and twins": tables.alarms(mine, cases),
+        "Rules that crashed": "\n".join(crashes) or "none",
+        "Totals": tables.totals(total(name, items, cases) for name, items in by_contender.items()),
+    }
+    return "\n\n".join(f"## {title}\n\n{text}" for title, text in parts.items())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Judge what the arguments say. Returns 0, 2 where the arguments make no sense."""
+    options = parser().parse_args(arguments)
+    cases = cases_of(options.half)
+    where = chosen(places(options.directory), cases, options.only)
+    if not where:
+        print(f"scoreboard.py: {options.directory} holds no such runs: record them with record.py.", file=sys.stderr)
+        return 2
+    judgements = list(judged(where, options))
+    print(report(judgements, cases))
+    if options.json is not None:
+        roles = {"/".join(key): {"role": case.role, "kinds": case.kinds} for key, case in cases.items()}
+        content = {"half": options.half, "cases": roles, "judgements": [item.plain() for item in judgements]}
+        options.json.write_text(json.dumps(content, indent=1))
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser("scoreboard.py", description="How well the rules judge the calibration zoo.")
+    made.add_argument("directory", type=Path, metavar="DIR", help="what record.py wrote")
+    made.add_argument("--half", choices=("tuning", "heldout"), default="tuning")
+    made.add_argument("--only", action="append", default=[], metavar="PROGRAM[/VARIANT]", help="may be repeated")
+    made.add_argument("--select", action="append", default=[], metavar="CODE", help="only these of our rules")
+    made.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write the judgements themselves as well")
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())
