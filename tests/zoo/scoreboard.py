@@ -17,15 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # run as a program, it knows neither the packages nor the zoo
 
 from zoo import tables  # noqa: E402
+from zoo.ablation import arms  # noqa: E402
 from zoo.judging import OURS, Contender, Judgement, Place, judge_all, ours, places  # noqa: E402
 from zoo.tally import Case, Cases, Role, by_rule, total  # noqa: E402
 
 from analyzer.detectors import DETECTORS  # noqa: E402
 
 
-def contenders(select: Sequence[str]) -> Mapping[str, Contender]:
+def contenders(select: Sequence[str], ablation: bool) -> Mapping[str, Contender]:
     """Who judges."""
-    return {OURS: ours(select)}
+    return {OURS: ours(select)} | (arms() if ablation else {})
 
 
 def cases_of(half: str) -> dict[tuple[str, str], Case]:
@@ -56,7 +57,7 @@ def chosen(found: Sequence[Place], cases: Cases, only: Sequence[str]) -> list[Pl
 def judged(where: Sequence[Place], options: argparse.Namespace) -> Iterator[Judgement]:
     """All judgements, with progress on the standard error."""
     started = time.perf_counter()
-    for number, each in enumerate(judge_all(where, contenders, (options.select,), options.jobs), 1):
+    for number, each in enumerate(judge_all(where, contenders, (options.select, options.ablation), options.jobs), 1):
         yield from each
         seconds = time.perf_counter() - started
         if number % 50 == 0 or number == len(where):
@@ -104,6 +105,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--half", choices=("tuning", "heldout"), default="tuning")
     made.add_argument("--only", action="append", default=[], metavar="PROGRAM[/VARIANT]", help="may be repeated")
     made.add_argument("--select", action="append", default=[], metavar="CODE", help="only these of our rules")
+    made.add_argument("--ablation", action="store_true", help="also our rules with instruments left out")
     made.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the judgements themselves as well")
     return made
