@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
+from .calibration import sentences
 from .config import hint
 from .detectors.base import Detector
 from .errors import ConfigError
 from .outputs.style import Style
 from .user_rules import UserRule
-from .wording import listed
+from .wording import listed, plain
 
 _HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 
@@ -50,10 +51,11 @@ def listing(detectors: Sequence[Detector]) -> str:
 
 
 def page(detector: Detector, style: Style) -> str:
-    """The page of a rule: its docstring, and its options as a configuration file would set them."""
+    """The page of a rule: its docstring, how often it erred, and its options as a configuration would set them."""
     title = f"{detector.code} {detector.name} ({detector.severity})"
     body = _HEADING.sub(lambda match: style.paint(match[1], bold=True), documentation(detector))
-    parts = [style.paint(title, bold=True), body, _needs(detector), _options(detector)]
+    measured = plain("\n".join(sentences(detector.code)))
+    parts = [style.paint(title, bold=True), body, measured, _needs(detector), _options(detector)]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from .. import wording
+from ..calibration import sentences
 from ..charts.base import Section
 from ..charts.tensor_history import KEYS, left_out
 from ..charts.theme import CONFIG
@@ -51,6 +52,7 @@ def render_report(run: Run, result: RunResult, *, tool: str) -> str:
         config=script_json(CONFIG),
         javascript=javascript(),
         say=wording,
+        measured=sentences,
     )
 
 

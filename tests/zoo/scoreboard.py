@@ -19,9 +19,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # run as a program, it knows ne
 from zoo import tables  # noqa: E402
 from zoo.ablation import arms  # noqa: E402
 from zoo.judging import OURS, Contender, Judgement, Place, judge_all, ours, places  # noqa: E402
-from zoo.tally import Case, Cases, Role, by_rule, total  # noqa: E402
+from zoo.tally import Case, Cases, Role, RuleCount, by_rule, total  # noqa: E402
 
+from analyzer.calibration import FILE  # noqa: E402
 from analyzer.detectors import DETECTORS  # noqa: E402
+
+CODES = [detector.code for detector in DETECTORS]
 
 
 def contenders(select: Sequence[str], ablation: bool) -> Mapping[str, Contender]:
@@ -68,17 +71,35 @@ def report(judgements: Sequence[Judgement], cases: Cases) -> str:
     """Everything there is to say, in Markdown."""
     by_contender = {item.contender: [j for j in judgements if j.contender == item.contender] for item in judgements}
     mine = by_contender[OURS]
-    codes = [detector.code for detector in DETECTORS]
     crashes = [f"{code} {item.run}: {why}" for item in mine for code, why in item.failed.items()]
     parts = {
         "Variants": tables.variants(mine, cases),
         "Kinds of fault": tables.kinds(mine, cases),
-        "Rules": tables.rules(by_rule(codes, mine, cases)),
+        "Rules": tables.rules(by_rule(CODES, mine, cases)),
         "What was said about healthy runs and twins": tables.alarms(mine, cases),
         "Rules that crashed": "\n".join(crashes) or "none",
         "Totals": tables.totals(total(name, items, cases) for name, items in by_contender.items()),
     }
     return "\n\n".join(f"## {title}\n\n{text}" for title, text in parts.items())
+
+
+def write_calibration(half: str, counts: Sequence[RuleCount]) -> None:
+    """Put what was measured where the pages of the rules find it; the other half stays as it is."""
+    content = json.loads(FILE.read_text()) if FILE.exists() else {}
+    content[half] = {
+        item.code: {
+            "healthy": item.healthy,
+            **{f"{severity}s": number for severity, number in item.alarms.items()},
+            "faulty": item.faulty,
+            "named": item.right,
+        }
+        for item in counts
+    }
+    lines = [
+        f'"{name}": {{\n' + ",\n".join(f'"{code}": {json.dumps(row)}' for code, row in sorted(rules.items())) + "\n}"
+        for name, rules in sorted(content.items())
+    ]
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -91,6 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     judgements = list(judged(where, options))
     print(report(judgements, cases))
+    if options.write:
+        write_calibration(options.half, by_rule(CODES, [j for j in judgements if j.contender == OURS], cases))
     if options.json is not None:
         roles = {"/".join(key): {"role": case.role, "kinds": case.kinds} for key, case in cases.items()}
         content = {"half": options.half, "cases": roles, "judgements": [item.plain() for item in judgements]}
@@ -106,6 +129,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", action="append", default=[], metavar="PROGRAM[/VARIANT]", help="may be repeated")
     made.add_argument("--select", action="append", default=[], metavar="CODE", help="only these of our rules")
     made.add_argument("--ablation", action="store_true", help="also our rules with instruments left out")
+    made.add_argument("--write", action="store_true", help=f"keep the rates of the rules in {FILE.name}")
     made.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the judgements themselves as well")
     return made

@@ -100,13 +100,6 @@ def wilson(count: int, of: int) -> Rate:
     return Rate(count, of, 0.0 if count == 0 else low, 1.0 if count == of else high)
 
 
-def at_most(count: int, of: int) -> float:
-    """The largest rate that is still consistent with the count, one-sided, 95 %: by Clopper and Pearson."""
-    from scipy.stats import beta  # slow to import, and the workers have no need of it
-
-    return 1.0 if count >= of else float(beta.ppf(0.95, count + 1, of - count))
-
-
 def clustered(flags: Iterable[tuple[str, bool]]) -> Rate:
     """The rate of flags by program, with a bootstrap interval over programs, whose runs are alike.
 

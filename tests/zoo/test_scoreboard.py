@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from zoo.judging import Judgement, Named
-from zoo.tally import Case, alarmed, at_most, by_rule, clustered, marks, total, wilson
+from zoo.tally import Case, alarmed, by_rule, clustered, marks, total, wilson
 
 RATE = Case("faulty", ("rate-too-large",), frozenset({"STP001"}))
 CASES = {
@@ -56,8 +56,6 @@ def test_intervals_are_those_of_the_textbook():
     assert wilson(0, 150).low == 0
     assert wilson(0, 150).high == pytest.approx(0.02497, abs=1e-4)
     assert str(wilson(0, 0)) == "–"
-    assert at_most(0, 150) == pytest.approx(1 - 0.05 ** (1 / 150))
-    assert at_most(3, 3) == 1
 
 
 def test_runs_of_a_program_are_worth_less_than_as_many_programs():

@@ -1,0 +1,70 @@
+"""What was measured for the rules, in words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from analyzer import calibration, rules
+from analyzer.calibration import at_most, sentences
+from analyzer.detectors import DETECTORS
+from analyzer.outputs.style import Style
+from analyzer.wording import plain
+
+ROW = {"healthy": 251, "errors": 0, "warnings": 0, "notes": 0, "faulty": 12, "named": 11}
+
+
+@pytest.fixture
+def content(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, dict[str, dict[str, int]]]:
+    code = DETECTORS[0].code
+    content = {"tuning": {code: ROW, "GRD001": ROW | {"healthy": 40, "errors": 1, "notes": 2, "faulty": 0}}}
+    monkeypatch.setattr(calibration, "FILE", tmp_path / "calibration.json")
+    calibration.FILE.write_text(json.dumps(content))
+    monkeypatch.setattr(calibration, "_content", lambda: json.loads(calibration.FILE.read_text()))
+    return content
+
+
+def test_the_bound_is_that_of_clopper_and_pearson() -> None:
+    assert at_most(0, 150) == pytest.approx(1 - 0.05 ** (1 / 150))
+    assert at_most(1, 100) == pytest.approx(0.0465598, abs=1e-6)
+    assert at_most(10, 20) == pytest.approx(0.698046, abs=1e-6)
+    assert at_most(3, 3) == 1
+    assert at_most(0, 0) == 1
+
+
+def test_a_rule_says_how_often_it_erred(content: object) -> None:
+    (said,) = sentences(DETECTORS[0].code)
+    assert plain(said) == (
+        "Measured on the programs it was tuned on: 0 alarms in 251 healthy runs: at most 1.2 % with 95 % confidence; "
+        "fired in 11 of 12 runs with such a fault."
+    )
+    (said,) = sentences("GRD001")
+    assert plain(said) == (
+        "Measured on the programs it was tuned on: 3 alarms (1 error, 2 notes) in 40 healthy runs: at most 18.3 % with "
+        "95 % confidence."
+    )
+    assert sentences("ZZZ999") == ("False alarms: not measured.",)
+
+
+def test_what_was_held_out_is_told_first(content: dict[str, dict[str, dict[str, int]]]) -> None:
+    content["heldout"] = {"GRD001": ROW | {"healthy": 0}}
+    calibration.FILE.write_text(json.dumps(content))
+    first, second = sentences("GRD001")
+    assert first.startswith("Measured on programs kept for the test: false alarms not measured; fired in 11 of 12")
+    assert second.startswith("Measured on the programs it was tuned on: 3 alarms")
+
+
+def test_the_page_of_a_rule_tells_it(content: object) -> None:
+    page = rules.page(DETECTORS[0], Style())
+    assert "0 alarms in 251 healthy runs: at most 1.2 % with 95 % confidence" in page
+
+
+def test_what_ships_is_about_rules_that_there_are() -> None:
+    if calibration.FILE.exists():
+        halves = json.loads(calibration.FILE.read_text())
+        assert set(halves) <= set(calibration.HALVES)
+        for half, codes in halves.items():
+            assert set(codes) <= {detector.code for detector in DETECTORS}
+            assert all(calibration.measured(code, half) is not None for code in codes)
