@@ -19,7 +19,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # run as a program, it knows ne
 from zoo import tables  # noqa: E402
 from zoo.ablation import arms  # noqa: E402
 from zoo.judging import OURS, Contender, Judgement, Place, judge_all, ours, places  # noqa: E402
-from zoo.tally import Case, Cases, Role, RuleCount, by_rule, total  # noqa: E402
+from zoo.rivals.listed import RIVALS  # noqa: E402
+from zoo.tally import Case, Cases, Role, RuleCount, Total, by_rule, total  # noqa: E402
 
 from analyzer.calibration import FILE  # noqa: E402
 from analyzer.detectors import DETECTORS  # noqa: E402
@@ -27,9 +28,9 @@ from analyzer.detectors import DETECTORS  # noqa: E402
 CODES = [detector.code for detector in DETECTORS]
 
 
-def contenders(select: Sequence[str], ablation: bool) -> Mapping[str, Contender]:
+def contenders(select: Sequence[str], ablation: bool, rivals: bool) -> Mapping[str, Contender]:
     """Who judges."""
-    return {OURS: ours(select)} | (arms() if ablation else {})
+    return {OURS: ours(select)} | (arms() if ablation else {}) | (dict(RIVALS) if rivals else {})
 
 
 def cases_of(half: str) -> dict[tuple[str, str], Case]:
@@ -60,17 +61,24 @@ def chosen(found: Sequence[Place], cases: Cases, only: Sequence[str]) -> list[Pl
 def judged(where: Sequence[Place], options: argparse.Namespace) -> Iterator[Judgement]:
     """All judgements, with progress on the standard error."""
     started = time.perf_counter()
-    for number, each in enumerate(judge_all(where, contenders, (options.select, options.ablation), options.jobs), 1):
+    for number, each in enumerate(
+        judge_all(where, contenders, (options.select, options.ablation, options.rivals), options.jobs), 1
+    ):
         yield from each
         seconds = time.perf_counter() - started
         if number % 50 == 0 or number == len(where):
             print(f"{number}/{len(where)} runs, {seconds:.0f} s", file=sys.stderr, flush=True)
 
 
+def totals(judgements: Sequence[Judgement], cases: Cases) -> list[Total]:
+    """A row for each contender."""
+    names = dict.fromkeys(item.contender for item in judgements)
+    return [total(name, [item for item in judgements if item.contender == name], cases) for name in names]
+
+
 def report(judgements: Sequence[Judgement], cases: Cases) -> str:
     """Everything there is to say, in Markdown."""
-    by_contender = {item.contender: [j for j in judgements if j.contender == item.contender] for item in judgements}
-    mine = by_contender[OURS]
+    mine = [item for item in judgements if item.contender == OURS]
     crashes = [f"{code} {item.run}: {why}" for item in mine for code, why in item.failed.items()]
     parts = {
         "Variants": tables.variants(mine, cases),
@@ -78,7 +86,8 @@ def report(judgements: Sequence[Judgement], cases: Cases) -> str:
         "Rules": tables.rules(by_rule(CODES, mine, cases)),
         "What was said about healthy runs and twins": tables.alarms(mine, cases),
         "Rules that crashed": "\n".join(crashes) or "none",
-        "Totals": tables.totals(total(name, items, cases) for name, items in by_contender.items()),
+        "What the rules of other tools could not judge": tables.silent(j for j in judgements if j.contender in RIVALS),
+        "Totals": tables.totals(totals(judgements, cases)),
     }
     return "\n\n".join(f"## {title}\n\n{text}" for title, text in parts.items())
 
@@ -102,6 +111,19 @@ def write_calibration(half: str, counts: Sequence[RuleCount]) -> None:
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
+def between_markers(text: str, half: str, content: str) -> str:
+    """The text with the content in place of what stands between the markers of a half.
+
+    Raises LookupError, with what to do, where there are none.
+    """
+    start, end = f"<!-- scoreboard {half} -->", f"<!-- end of scoreboard {half} -->"
+    before, found, rest = text.partition(start)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise LookupError(f"there is no place for the table: put the lines {start} and {end} where it belongs.")
+    return f"{before}{start}\n{content}\n{end}{after}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge what the arguments say. Returns 0, 2 where the arguments make no sense."""
     options = parser().parse_args(arguments)
@@ -112,6 +134,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     judgements = list(judged(where, options))
     print(report(judgements, cases))
+    if options.readme is not None:
+        table = tables.short(totals(judgements, cases))
+        try:
+            options.readme.write_text(between_markers(options.readme.read_text(), options.half, table))
+        except LookupError as error:
+            print(f"scoreboard.py: {options.readme}: {error.args[0]}", file=sys.stderr)
+            return 2
     if options.write:
         write_calibration(options.half, by_rule(CODES, [j for j in judgements if j.contender == OURS], cases))
     if options.json is not None:
@@ -129,6 +158,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", action="append", default=[], metavar="PROGRAM[/VARIANT]", help="may be repeated")
     made.add_argument("--select", action="append", default=[], metavar="CODE", help="only these of our rules")
     made.add_argument("--ablation", action="store_true", help="also our rules with instruments left out")
+    made.add_argument("--rivals", action="store_true", help="also the documented rules of other tools")
+    made.add_argument("--readme", type=Path, metavar="FILE", help="put the totals between the markers of this file")
     made.add_argument("--write", action="store_true", help=f"keep the rates of the rules in {FILE.name}")
     made.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the judgements themselves as well")

@@ -88,6 +88,31 @@ def totals(rows: Iterable[Total]) -> str:
     )
 
 
+def short(rows: Iterable[Total]) -> str:
+    """The totals, with what a user of a check meets: errors, and warnings or worse."""
+    header = (
+        "judge",
+        "cause named",
+        "cause first",
+        "wrong name",
+        "healthy: error",
+        "warning",
+        "twins: error",
+        "warning",
+    )
+    return table(
+        header,
+        (
+            (
+                row.contender,
+                *(str(rate) for rate in (row.hit, row.top, row.wrong)),
+                *(str(row.alarms[role][grade]) for role in ("healthy", "twin") for grade in ("error", "warning")),
+            )
+            for row in rows
+        ),
+    )
+
+
 def rules(counts: Iterable[RuleCount]) -> str:
     """A row for each rule. Intervals are 95 %, run by run."""
     return table(
@@ -125,3 +150,16 @@ def alarms(judgements: Sequence[Judgement], cases: Cases) -> str:
         for named in item.named
     ]
     return "\n".join(sorted(lines)) or "none"
+
+
+def silent(judgements: Iterable[Judgement]) -> str:
+    """A row for each rule of a tool that could not judge some runs, with the reasons and how often."""
+    reasons: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for item in judgements:
+        for rule, reason in item.silent.items():
+            reasons[item.contender, rule][reason] += 1
+    rows = [
+        (*key, "; ".join(f"{reason} ({count} runs)" for reason, count in found.most_common(3)))
+        for key, found in reasons.items()
+    ]
+    return table(("tool", "rule", "could not judge"), rows) if rows else "none"

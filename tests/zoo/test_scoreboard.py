@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from zoo.judging import Judgement, Named
+from zoo.scoreboard import between_markers
 from zoo.tally import Case, alarmed, by_rule, clustered, marks, total, wilson
 
 RATE = Case("faulty", ("rate-too-large",), frozenset({"STP001"}))
@@ -101,3 +102,12 @@ def test_a_rule_answers_only_for_runs_that_it_judged():
     assert (rate.healthy, rate.alarms) == (2, {"error": 0, "warning": 1, "note": 0})
     assert (rate.right, rate.faulty, rate.wrong, rate.obstacle) == (1, 2, 0, "too short (1)")
     assert (vanishing.healthy, vanishing.right, vanishing.faulty, vanishing.wrong) == (4, 0, 0, 1)
+
+
+def test_the_table_stands_between_its_markers():
+    text = "a\n<!-- scoreboard tuning -->\nold\n<!-- end of scoreboard tuning -->\nb\n"
+    once = between_markers(text, "tuning", "| new |")
+    assert once == "a\n<!-- scoreboard tuning -->\n| new |\n<!-- end of scoreboard tuning -->\nb\n"
+    assert between_markers(once, "tuning", "| new |") == once
+    with pytest.raises(LookupError, match="scoreboard heldout"):
+        between_markers(text, "heldout", "| new |")
