@@ -16,11 +16,17 @@ def olmo(run: Run) -> int | None:
     frame = needed(run, "steps", "loss")
     frame = frame if not run.has("steps", "grad_norm") else run.frame("steps", "loss", "grad_norm")
     columns = [pl.col(name) for name in frame.columns if name != "step"]
-    spikes = [
-        (each - each.shift(1).rolling_mean(128, min_samples=64)) > 6 * each.shift(1).rolling_std(128, min_samples=64)
-        for each in columns
-    ]
+    spikes = [(each - _mean(each)) > 6 * _deviation(each) + 1e-9 * _mean(each).abs() for each in columns]
     return first(frame, pl.any_horizontal(spikes))
+
+
+def _mean(column: pl.Expr) -> pl.Expr:
+    return column.shift(1).rolling_mean(128, min_samples=64)
+
+
+def _deviation(column: pl.Expr) -> pl.Expr:
+    """Zero but for rounding where the column is constant."""
+    return column.shift(1).rolling_std(128, min_samples=64)
 
 
 def lightning(run: Run) -> int | None:
