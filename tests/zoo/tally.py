@@ -15,6 +15,8 @@ from zoo.judging import Judgement, Named
 SEVERITIES = ("error", "warning", "note")
 SYMPTOMS = frozenset({"LOS001", "LOS002", "LOS003", "LOS004", "LOS005", "LOS006"})
 """Codes that say how the loss went. They are true of many faults, so that they are no wrong names of any."""
+SYMPTOM_KINDS = frozenset({"stalled", "diverged", "spike", "oscillating", "at-chance", "does-not-fit-one-batch"})
+"""The same as kinds, for rules of other tools."""
 RESAMPLES = 2000
 Z = 1.959964  # of the normal distribution, 95 %
 
@@ -53,15 +55,18 @@ def marks(judgement: Judgement, case: Case) -> Marks:
     """Compare what was said with what is true. A wrong name is a root, no note, that is neither true nor a symptom."""
     right = [item for item in judgement.named if case.named_by(item)]
     roots = [item for item in judgement.named if item.root]
-    wrong = [
-        item.code for item in roots if not case.named_by(item) and item.severity != "note" and item.code not in SYMPTOMS
-    ]
+    wrong = [item.code for item in roots if not case.named_by(item) and item.severity != "note" and not _symptom(item)]
     return Marks(
         hit=bool(right),
         top=bool(roots) and case.named_by(roots[0]),
         wrong=tuple(dict.fromkeys(wrong)),
         delay=right[0].first_step if right else None,
     )
+
+
+def _symptom(named: Named) -> bool:
+    """Whether this says no more than how the loss went."""
+    return named.code in SYMPTOMS or (bool(named.kinds) and SYMPTOM_KINDS.issuperset(named.kinds))
 
 
 def alarmed(judgement: Judgement, severity: str) -> bool:

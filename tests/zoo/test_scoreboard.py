@@ -37,7 +37,8 @@ FALSE = Named("GRD002", "warning", first_step=0)
         ((FALSE, Named("STP001", "error", root=False)), True, False, ("GRD002",), None),
         ((TRUE, Named("GRD002", "note")), True, True, (), 7),
         ((Named("LossGrows", "error", kinds=("rate-too-large", "diverged")),), True, True, (), None),
-        ((Named("LossGrows", "error", kinds=("diverged",)),), False, False, ("LossGrows",), None),
+        ((Named("LossGrows", "error", kinds=("diverged",)),), False, False, (), None),
+        ((Named("Flat", "error", kinds=("vanishing-gradients",)),), False, False, ("Flat",), None),
     ],
 )
 def test_a_cause_counts_at_any_depth_and_first_only_at_the_top(named, hit, top, wrong, delay):
