@@ -90,16 +90,8 @@ def totals(rows: Iterable[Total]) -> str:
 
 def short(rows: Iterable[Total]) -> str:
     """The totals, with what a user of a check meets: errors, and warnings or worse."""
-    header = (
-        "judge",
-        "cause named",
-        "cause first",
-        "wrong name",
-        "healthy: error",
-        "warning",
-        "twins: error",
-        "warning",
-    )
+    header = ("judge", "cause named", "cause first", "wrong name")
+    header = (*header, "healthy: error", "or warning", "twins: error", "or warning")
     return table(
         header,
         (

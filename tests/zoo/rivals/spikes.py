@@ -51,6 +51,6 @@ def trainscope(run: Run) -> int | None:
 
 
 OLMO = contender((Rule("OLMo", NAMES, olmo),), {})
-LIGHTNING = contender((Rule("Lightning", (*NAMES, "nonfinite"), lightning),), {})
+LIGHTNING = contender((Rule("Lightning", NAMES, lightning),), {})
 KILL_LOSS_SPIKE = contender((Rule("KillLossSpike", NAMES, kill_loss_spike),), {})
 TRAINSCOPE = contender((Rule("trainscope z", NAMES, trainscope),), {})
