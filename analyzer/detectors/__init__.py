@@ -26,6 +26,7 @@ from .schedule_rhythm import ScheduleRhythm
 from .shards_missing import ShardsMissing
 from .silent_broadcast import SilentBroadcast
 from .softmax_twice import SoftmaxTwice
+from .small_batch_norm import SmallBatchNorm
 from .stale_gradients import StaleGradients
 from .stalled_loss import StalledLoss
 from .stuck_at_chance import StuckAtChance
@@ -37,6 +38,7 @@ from .unnormalised_targets import UnnormalisedTargets
 from .unshuffled import Unshuffled
 from .update_outlier import UpdateOutlier
 from .validation_in_train_mode import ValidationInTrainMode
+from .training_mode import TrainingMode
 from .vanishing_gradients import VanishingGradients
 from .wide_start import WideInitialisation
 from .wiring import Wiring
@@ -51,6 +53,8 @@ DETECTORS: tuple[Detector, ...] = (
     SymmetricStart(),
     WideInitialisation(),
     DeadUnits(),
+    SmallBatchNorm(),
+    TrainingMode(),
     ExplodingGradients(),
     VanishingGradients(),
     RateTooLarge(),
