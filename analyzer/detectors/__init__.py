@@ -14,6 +14,7 @@ from .flipped_sign import FlippedSign
 from .frozen_parameters import FrozenParameters
 from .leaked_answer import LeakedAnswer
 from .loss_spike import LossSpike
+from .noise_dominated import NoiseDominated
 from .nonfinite import NonFinite
 from .oscillating_loss import OscillatingLoss
 from .overfitting import Overfitting
@@ -26,6 +27,7 @@ from .schedule_rhythm import ScheduleRhythm
 from .shards_missing import ShardsMissing
 from .silent_broadcast import SilentBroadcast
 from .softmax_twice import SoftmaxTwice
+from .saturated_units import SaturatedUnits
 from .small_batch_norm import SmallBatchNorm
 from .stale_gradients import StaleGradients
 from .stalled_loss import StalledLoss
@@ -53,6 +55,7 @@ DETECTORS: tuple[Detector, ...] = (
     SymmetricStart(),
     WideInitialisation(),
     DeadUnits(),
+    SaturatedUnits(),
     SmallBatchNorm(),
     TrainingMode(),
     ExplodingGradients(),
@@ -64,6 +67,7 @@ DETECTORS: tuple[Detector, ...] = (
     ClippingTooTight(),
     ClippingBeforeUnscaling(),
     UpdateOutlier(),
+    NoiseDominated(),
     StalledLoss(),
     UnnormalisedInputs(),
     UnnormalisedTargets(),

@@ -58,7 +58,7 @@ class RateTooLarge(Detector):
     name: ClassVar[str] = "learning-rate-too-large"
     severity: ClassVar[Severity] = "error"
     requires: ClassVar = {"steps": ("loss", "lr")}
-    explains: ClassVar[tuple[str, ...]] = ("NUM001", "GRD001", "GRD002", "LOS001", "ACT001")
+    explains: ClassVar[tuple[str, ...]] = ("NUM001", "GRD001", "GRD002", "LOS001", "ACT001", "ACT002", "CUR001")
 
     alpha: float = 1.0
     """Position on the parabola: 0 its minimum, 1 its mirror point."""

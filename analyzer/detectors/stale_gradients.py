@@ -52,7 +52,17 @@ class StaleGradients(Detector):
     name: ClassVar[str] = "gradients-not-cleared"
     severity: ClassVar[Severity] = "error"
     requires: ClassVar = {"steps": ("grad_norm",)}
-    explains: ClassVar[tuple[str, ...]] = ("STP001", "STP002", "LOS001", "NUM001", "GRD001", "GRD002", "ACT001")
+    explains: ClassVar[tuple[str, ...]] = (
+        "STP001",
+        "STP002",
+        "LOS001",
+        "NUM001",
+        "GRD001",
+        "GRD002",
+        "ACT001",
+        "ACT002",
+        "CUR001",
+    )
 
     persistence: float = 0.5
     """Share of the steps."""

@@ -45,7 +45,7 @@ class WideInitialisation(Detector):
     name: ClassVar[str] = "initialisation-too-large"
     severity: ClassVar[Severity] = "error"
     requires: ClassVar = {"steps": ("loss",)}
-    explains: ClassVar[tuple[str, ...]] = ("NUM001", "LOS001", "GRD002", "ACT001")
+    explains: ClassVar[tuple[str, ...]] = ("NUM001", "LOS001", "GRD002", "ACT001", "ACT002")
 
     loss_ratio: float = 3.0
     """Times the loss of uniform predictions."""
