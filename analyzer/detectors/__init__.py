@@ -9,6 +9,10 @@ from .clipping_too_tight import ClippingTooTight
 from .dead_units import DeadUnits
 from .diverged import Diverged
 from .does_not_fit_one_batch import DoesNotFitOneBatch
+from .bias_before_norm import BiasBeforeNorm
+from .dead_units import DeadUnits
+from .early_stopping import EarlyStopping
+from .edge_of_stability import EdgeOfStability
 from .exploding_gradients import ExplodingGradients
 from .flipped_sign import FlippedSign
 from .frozen_parameters import FrozenParameters
@@ -91,5 +95,8 @@ DETECTORS: tuple[Detector, ...] = (
     RecorderDegraded(),
     ShardsMissing(),
     ThroughputStalls(),
+    BiasBeforeNorm(),
+    EdgeOfStability(),
+    EarlyStopping(),
 )
 """Every rule, with its defaults."""
