@@ -104,9 +104,10 @@ def _with_input(run: Run, frame: pl.DataFrame) -> pl.DataFrame:
     return joined.filter((pl.col("grad_norm") > 0) | pl.col("reached").is_null()).drop("reached")
 
 
-def amplification(run: Run) -> pl.DataFrame:
-    """`step` and `amplification`: the largest gradient of a weight over that of the last layer's bias, at each probe.
+def amplification(run: Run, step: int | None = None) -> pl.DataFrame:
+    """`step` and `amplification`: the largest gradient of a weight over that of the last layer's bias.
 
+    At each probe, or at one step.
     That bias gets the gradient of the output; the weights get it times the signals that reach them from below. Without
     such a bias, or at steps with a value that is not finite, there is no row.
     """
@@ -119,7 +120,9 @@ def amplification(run: Run) -> pl.DataFrame:
     names = [tensor.name for tensor in chosen]
     is_bias, is_weight = pl.col("tensor").is_in(biases), pl.col("tensor").is_in(names)
     kind = pl.when(is_bias).then(pl.lit("bias")).when(is_weight).then(pl.lit("weight"))
-    rows = run.frame("layers", "grad_norm").with_columns(kind.alias("kind")).drop_nulls()
+    rows = run.frame("layers", "grad_norm")
+    rows = rows if step is None else rows.filter(pl.col("step") == step)
+    rows = rows.with_columns(kind.alias("kind")).drop_nulls()
     norm = pl.col("grad_norm").cast(pl.Float64)
     return (
         rows.group_by("step", maintain_order=True)

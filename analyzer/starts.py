@@ -99,7 +99,7 @@ def wide_start(
 
 
 def _amplification(run: Run, step: int) -> float | None:
-    found = amplification(run).filter(pl.col("step") == step)["amplification"].drop_nulls()
+    found = amplification(run, step)["amplification"]
     return float(found[0]) if len(found) and found[0] > 0 else None
 
 
