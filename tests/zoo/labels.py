@@ -84,12 +84,13 @@ def read_labels(half: str) -> dict[tuple[str, str], str]:
 
 
 def write_outcomes(half: str, programs: Sequence[Program], outcomes: Outcomes) -> None:
-    """Write the outcomes of all variants that have any, with their labels."""
+    """Write the outcomes of all variants that have any, as their twins have, with their labels."""
     with file_of(half).open("w", newline="") as file:
         table = csv.DictWriter(file, FIELDS, lineterminator="\n")
         table.writeheader()
         for program in programs:
             known = [v for v in program.variants if (program.name, v.name) in outcomes]
+            known = [v for v in known if (program.name, v.twin or v.name) in outcomes]
             table.writerows(row(program, variant, outcomes) for variant in known)
 
 

@@ -1,6 +1,6 @@
 """Measure what comes of the variants of the zoo, without recording, and label the faulty ones by it.
 
-Writes outcomes-HALF.csv beside this file, and says how it came out. With --only, the other lines stay as they are.
+Writes outcomes-HALF.csv beside this file after each program. With --only, the other lines stay as they are.
 
     python tests/zoo/outcome.py [--half tuning] [--seeds 10] [--only PROGRAM[/VARIANT]] ...
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # run as a program, it knows ne
 from zoo.catalogue import HALVES  # noqa: E402
 from zoo.labels import file_of, read_labels, read_outcomes, write_outcomes  # noqa: E402
 from zoo.program import unrecorded  # noqa: E402
-from zoo.workers import Task, carry_out, chosen  # noqa: E402
+from zoo.workers import Ending, Task, carry_out, chosen  # noqa: E402
 
 
 def run(task: Task) -> float:
@@ -36,18 +37,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LookupError as error:
         print(f"outcome.py: {error.args[0]}", file=sys.stderr)
         return 2
-    measured: dict[tuple[str, str], dict[int, float]] = {}
-    unsound = 0
-    for number, ending in enumerate(carry_out(tasks, run, options.jobs), 1):
-        outcome = math.nan if ending.outcome is None else ending.outcome
-        measured.setdefault((ending.task.program.name, ending.task.variant.name), {})[ending.task.seed] = outcome
-        print(f"[{number}/{len(tasks)}] {ending}{'' if ending.sound else '  <- FAILED, though healthy'}", flush=True)
-        unsound += not ending.sound
-    new = {key: [by_seed[seed] for seed in sorted(by_seed)] for key, by_seed in measured.items()}
-    write_outcomes(options.half, programs, read_outcomes(options.half) | new)
+    tasks.sort(key=lambda task: task.program.name)
+    left = Counter(task.program.name for task in tasks)
+    endings = []
+    for ending in carry_out(tasks, run, options.jobs):
+        endings.append(ending)
+        print(
+            f"[{len(endings)}/{len(tasks)}] {ending}{'' if ending.sound else '  <- FAILED, though healthy'}", flush=True
+        )
+        left[ending.task.program.name] -= 1
+        if not left[ending.task.program.name]:
+            write_outcomes(options.half, programs, read_outcomes(options.half) | by_variant(endings))
     labels = list(read_labels(options.half).values())
     print(f"{file_of(options.half)}: " + ", ".join(f"{labels.count(each)} {each}" for each in sorted(set(labels))))
-    return 1 if unsound else 0
+    return 0 if all(ending.sound for ending in endings) else 1
+
+
+def by_variant(endings: Sequence[Ending]) -> dict[tuple[str, str], list[float]]:
+    """Outcomes seed by seed; NaN where a run raised or died."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for ending in sorted(endings, key=lambda ending: ending.task.seed):
+        key = ending.task.program.name, ending.task.variant.name
+        found.setdefault(key, []).append(math.nan if ending.outcome is None else ending.outcome)
+    return found
 
 
 def parser() -> argparse.ArgumentParser:

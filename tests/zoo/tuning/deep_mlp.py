@@ -105,7 +105,7 @@ PROGRAM = Program(
     train,
     (
         Variant("relu"),
-        Variant("relu-8", {"depth": 8}),
+        Variant("relu-8", {"depth": 8, "rate": 0.005, "epochs": 16}),
         Variant("tanh", {"activation": "tanh", "init": "xavier"}),
         Variant(
             "gelu-norm", {"activation": "gelu", "norm": True, "depth": 5, "adam": True, "rate": 3e-3, "epochs": 20}

@@ -89,8 +89,8 @@ PROGRAM = Program(
         Variant("tanh", {"cell": "tanh", "lr": 3e-3}),
         Variant("relu-clipped", {"cell": "relu", "gain": 1.0, "sgd": True, "lr": 0.02, "clip": 1.0}),
         Variant(
-            "relu-gain-1.4",
-            {"cell": "relu", "gain": 1.4, "sgd": True, "lr": 0.02, "clip": None},
+            "relu-gain-1.8",
+            {"cell": "relu", "gain": 1.8, "sgd": True, "lr": 0.02, "clip": None},
             "exploding-gradients",
             "relu-clipped",
         ),

@@ -57,7 +57,7 @@ class Transformer(nn.Module):
 def train(
     record: Record,
     seed: int,
-    lr: float = 3e-3,
+    lr: float = 8e-3,
     schedule: str = "cosine",
     steps: int = 300,
     causal: bool = True,
@@ -131,9 +131,9 @@ PROGRAM = Program(
         Variant("plain"),
         Variant("tied", {"tied": True, "dropout": 0.1}),
         Variant("constant-rate", {"schedule": "constant"}),
-        Variant("rate-x10", {"lr": 0.03}, "rate-too-large", "plain"),
-        Variant("rate-x100", {"lr": 0.3}, "rate-too-large", "plain"),
-        Variant("rate-/300", {"lr": 1e-5}, "rate-too-small", "plain"),
+        Variant("rate-x10", {"lr": 0.08}, "rate-too-large", "plain"),
+        Variant("rate-x100", {"lr": 0.8}, "rate-too-large", "plain"),
+        Variant("rate-/300", {"lr": 3e-5}, "rate-too-small", "plain"),
         Variant("not-causal", {"causal": False}, "leaked-answer", "plain"),
         Variant("not-shifted", {"shift": 0}, "leaked-answer", "plain"),
         Variant(
@@ -145,6 +145,6 @@ PROGRAM = Program(
         Variant("init-x30", {"gain": 30.0}, "init-too-large", "plain"),
         Variant("decay-x10000", {"decay": 100.0}, "too-much-regularisation", "plain"),
         Variant("dropout-0.9", {"dropout": 0.9}, "too-much-regularisation", "tied"),
-        Variant("embeddings-x300", {"embedding_rate": 1.0}, "update-outlier", "plain", also=("rate-too-large",)),
+        Variant("embeddings-x300", {"embedding_rate": 2.4}, "update-outlier", "plain", also=("rate-too-large",)),
     ),
 )
