@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import mannwhitneyu, ttest_ind
+from scipy.stats import mannwhitneyu, ttest_ind  # type: ignore[import-untyped]
 from zoo.program import EXEMPT, Program, Variant
 
 SIGNIFICANT = 0.05
@@ -53,7 +53,7 @@ def harm(outcomes: Sequence[float], of_twin: Sequence[float]) -> Harm:
 
 
 def label(program: Program, variant: Variant, outcomes: Outcomes) -> tuple[str, Harm | None]:
-    """ "healthy", "faulty", "benign" or "exempt", with what it was judged by."""
+    """One of healthy, faulty, benign and exempt, with what it was judged by."""
     if variant.fault is None or variant.twin is None:
         return "healthy", None
     found = harm(outcomes[program.name, variant.name], outcomes[program.name, variant.twin])

@@ -25,7 +25,6 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # run as a program, it knows neither the packages nor the zoo
 
 from zoo.catalogue import HALVES  # noqa: E402
-from zoo.program import Program  # noqa: E402
 from zoo.workers import Ending, Task, carry_out, chosen  # noqa: E402
 
 from recorder import Recorder  # noqa: E402
@@ -59,7 +58,9 @@ class Recording:
         if not file.exists():
             return False
         content = json.loads(file.read_text())
-        return content["change"] == plain(task.variant.change) and content["code"] == code(task.program)
+        return bool(
+            content["change"] == plain(task.variant.change) and content["code"] == code(task.program.train.__module__)
+        )
 
     def run(self, task: Task) -> float:
         """Record a run. Returns its outcome; raises what the program raises."""
@@ -85,7 +86,7 @@ class Recording:
             "fault": task.variant.fault,
             "twin": task.variant.twin,
             "change": plain(task.variant.change),
-            "code": code(task.program),
+            "code": code(task.program.train.__module__),
             "preset": self.preset,
             "every": self.every,
             "outcome": ending.outcome,
@@ -101,10 +102,10 @@ def plain(change: Any) -> Any:
 
 
 @cache
-def code(program: Program) -> str:
-    """A digest of the program's file, but for comments and for its variants."""
-    module = ast.parse(inspect.getsource(sys.modules[program.train.__module__]))
-    parts = [ast.dump(node) for node in module.body if not ast.unparse(node).startswith("PROGRAM = ")]
+def code(module: str) -> str:
+    """A digest of a program's file, but for comments and for its variants."""
+    parsed = ast.parse(inspect.getsource(sys.modules[module]))
+    parts = [ast.dump(node) for node in parsed.body if not ast.unparse(node).startswith("PROGRAM = ")]
     return hashlib.sha256("".join(parts).encode()).hexdigest()[:16]
 
 

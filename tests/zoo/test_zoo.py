@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,20 @@ PROGRAMS = [*TUNING, *HELDOUT]
 VARIANTS = [pytest.param(p, v, id=f"{p.name}/{v.name}") for p in PROGRAMS for v in p.variants]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 class Enough(Exception):
     """A test has seen enough steps."""
 
 
 class ShortRecorder(Recorder):
-    steps = 5
+    steps = 3
 
     def step(self) -> Any:
         if self.steps == 0:
@@ -80,7 +89,8 @@ def test_kinds_name_each_rule_once_at_most_and_every_rule():
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_a_few_steps_are_recorded(program, tmp_path):
     def record(model: nn.Module, optimizer: Any, loss_fn: object | None = None, **options: Any) -> Recorder:
-        return ShortRecorder(tmp_path / "run", model, optimizer, loss_fn, strict=True, **options)
+        options = {"preset": "basic", "strict": True} | options
+        return ShortRecorder(tmp_path / "run", model, optimizer, loss_fn, **options)
 
     with pytest.raises(Enough):
         program.train(record, 0, **program.variants[0].change)

@@ -33,7 +33,7 @@ def train(
     net = nn.Sequential(nn.Linear(BITS, width), nn.ReLU(), nn.Linear(width, 1), nn.Flatten(0))
     with torch.no_grad():
         for parameter in net.parameters():
-            parameter *= init
+            parameter.mul_(init)
     optimizer: torch.optim.Optimizer
     optimizer = torch.optim.Adam(net.parameters(), lr) if adam else torch.optim.SGD(net.parameters(), lr)
 

@@ -30,7 +30,8 @@ class Factorisation(nn.Module):
         nn.init.zeros_(self.bias.weight)
 
     def forward(self, users: Tensor, items: Tensor) -> Tensor:
-        return (self.users(users) * self.items(items)).sum(dim=1) + self.bias(items).squeeze(1)
+        predicted: Tensor = (self.users(users) * self.items(items)).sum(dim=1) + self.bias(items).squeeze(1)
+        return predicted
 
 
 def train(
@@ -68,7 +69,7 @@ def train(
                 optimizer.zero_grad()
                 with recorder.step() as step:
                     step.backward(loss_fn(model(users[chosen], items[chosen]), values[chosen]))
-                optimizer.step()
+                optimizer.step()  # type: ignore[no-untyped-call]
             with recorder.evaluate("valid"), torch.no_grad():
                 error = loss_fn(model(users[test_set], items[test_set]), values[test_set])
             recorder.log("valid", epoch=epoch, loss=error, rmse=error.sqrt())
