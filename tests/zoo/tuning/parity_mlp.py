@@ -21,8 +21,8 @@ def draw(count: int, hidden: bool) -> tuple[Tensor, Tensor]:
 def train(
     record: Record,
     seed: int,
-    lr: float = 0.3,
-    steps: int = 1200,
+    lr: float = 0.1,
+    steps: int = 1500,
     batch: int = 64,
     width: int = 64,
     hidden: bool = False,
@@ -63,7 +63,7 @@ PROGRAM = Program(
         Variant("bit-missing", {"hidden": True}, "at-chance", "plateau"),
         Variant("bit-missing-adam", {"hidden": True, "adam": True, "lr": 3e-3, "steps": 900}, "at-chance", "adam"),
         Variant("zero", {"init": 0.0}, "init-zero-or-symmetric", "plateau"),
-        Variant("rate-/300", {"lr": 1e-3}, "rate-too-small", "plateau"),
-        Variant("rate-x100", {"lr": 30.0}, "rate-too-large", "plateau"),
+        Variant("rate-/300", {"lr": 3e-4}, "rate-too-small", "plateau"),
+        Variant("rate-x300", {"lr": 30.0}, "rate-too-large", "plateau"),
     ),
 )
