@@ -91,6 +91,8 @@ def train(
     return -float(error if scaled else error / std**2)
 
 
+FULL_BATCH = {"optimizer": "gd", "batch": 309, "width": 4, "lr": 0.1, "l1": 0.01, "steps": 1300}
+
 PROGRAM = Program(
     "diabetes-mlp",
     train,
@@ -100,8 +102,8 @@ PROGRAM = Program(
         Variant("root", {"root": True, "valid": False}),
         Variant("adam", {"optimizer": "adam", "lr": 3e-3}),
         Variant("rmsprop", {"optimizer": "rmsprop", "lr": 2e-3, "valid": False}),
-        Variant("full-batch", {"optimizer": "gd", "batch": 309, "lr": 0.1}),
-        Variant("full-batch-at-the-edge", {"optimizer": "gd", "batch": 309, "lr": 0.45, "width": 4, "steps": 120}),
+        Variant("full-batch", FULL_BATCH),
+        Variant("full-batch-at-the-edge", FULL_BATCH | {"lr": 0.6}, "edge-of-stability", "full-batch"),
         Variant("small-l1", {"l1": 1e-3}),
         Variant("raw-targets", {"scaled": False}, "unnormalised-targets", "plain"),
         Variant(
