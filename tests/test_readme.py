@@ -50,8 +50,8 @@ def test_the_commands_and_their_options_exist(command):
 
 
 def test_the_configuration_is_valid(tmp_path):
-    (section,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
-    (tmp_path / "pyproject.toml").write_text(section)
+    sections = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "pyproject.toml").write_text("\n".join(sections))
     settings = load(start=tmp_path)
     assert settings.fail_on == "warning"
     assert [rule.code for rule in choose(DETECTORS, settings).detectors if rule.code.startswith("LOS")] == []

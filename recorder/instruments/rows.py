@@ -25,11 +25,13 @@ class Rows(Instrument):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        pairs = enumerate(context.tensors.parameters)
-        self._matrices = {i: p for i, p in pairs if p.dim() > 1 and len(p) > 1 and p.is_floating_point()}
+        self._matrices: dict[int, Tensor] = {}
 
     @torch.no_grad()
     def before_update(self, step: Step) -> None:
+        if not self._matrices:  # lazy parameters have no shape before the first pass
+            pairs = enumerate(self.context.tensors.parameters)
+            self._matrices = {i: p for i, p in pairs if p.dim() > 1 and len(p) > 1 and p.is_floating_point()}
         matrices = {i: p.detach() for i, p in self._matrices.items() if not p.is_sparse and p.numel()}
         if matrices:
             means = norms([p.flatten(1).mean(0, dtype=_wide(p)) for p in matrices.values()])
