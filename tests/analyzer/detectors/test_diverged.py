@@ -51,7 +51,7 @@ def test_it_stands_above_the_stall_and_below_its_cause(tmp_path: Path) -> None:
 
 
 def test_a_jump_without_a_larger_gradient_before_is_no_explosion(tmp_path: Path) -> None:
-    broken = LOST.but(loss=[*falling(200, rate=0.05), *flat(100, 5.0)])
+    broken = LOST.but(loss=[*falling(200, rate=0.05), *flat(150, 5.0)])
     jump = broken.but(gradient=lambda step, layer: 0.05 if step < 200 else 5.0)
     assert codes(jump, tmp_path / "jump") == [("LOS002", "error")]
     grown = broken.but(gradient=lambda step, layer: 0.05 if step < 196 else 5.0)
