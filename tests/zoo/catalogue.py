@@ -8,6 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from zoo.heldout import (
+    citations,
+    distil,
+    echo,
+    gridworld,
+    house_prices,
+    moons,
+    patches,
+    rare_events,
+    ratings,
+    shapes,
+    siamese,
+    tags,
+    vibration,
+    wgan,
+    wine,
+)
 from zoo.program import Program
 from zoo.tuning import (
     bandit_policy,
@@ -48,6 +65,22 @@ TUNING: tuple[Program, ...] = (
     text_transformer.PROGRAM,
     wine_amp.PROGRAM,
 )
-HELDOUT: tuple[Program, ...] = ()
+HELDOUT: tuple[Program, ...] = (
+    citations.PROGRAM,
+    distil.PROGRAM,
+    echo.PROGRAM,
+    gridworld.PROGRAM,
+    house_prices.PROGRAM,
+    moons.PROGRAM,
+    patches.PROGRAM,
+    rare_events.PROGRAM,
+    ratings.PROGRAM,
+    shapes.PROGRAM,
+    siamese.PROGRAM,
+    tags.PROGRAM,
+    vibration.PROGRAM,
+    wgan.PROGRAM,
+    wine.PROGRAM,
+)
 
 HALVES: Mapping[str, tuple[Program, ...]] = {"tuning": TUNING, "heldout": HELDOUT}
