@@ -45,7 +45,8 @@ class Stepping:
         self._open: Step | None = None
         self._watched: Step | None = None
         """The step whose forward passes are watched."""
-        self._updating = False
+        self._updating = 0
+        """Steps of optimizers that run: one may call another, or that of its base class, which has hooks as well."""
         self._updated: set[int] = set()
         """Positions of the optimizers that made their step."""
         self._missed = 0
@@ -71,7 +72,7 @@ class Stepping:
         row = self._outlet.buffer.row()
         row.host = {"step": index, "time": self._began - context.began, "probed": bool(probing), "lr": list(rates)}
         step = self._open = Step(self, index, probing, row)
-        context.step, self._updating = index, False
+        context.step, self._updating = index, 0
         self._updated.clear()
         self._wanted = watching and context.hooks
         return step
@@ -119,7 +120,7 @@ class Stepping:
         Within the optimizer's step a closure may differentiate several times: the first time is recorded.
         """
         total = loss.mean() if loss.dim() == 1 else loss
-        again = step is not self._open or (self._updating and bool(step.micro_batches))
+        again = step is not self._open or bool(self._updating and step.micro_batches)
         if self._updating:
             step.row.host["evaluations"] = 1 + int(step.row.host.get("evaluations", 0))  # type: ignore[call-overload]
         if again:
@@ -170,18 +171,18 @@ class Stepping:
         return MicroBatch(total.detach(), samples, losses=unreduced, reason=reason)
 
     def _before_update(self, _optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
-        if self._open is None or self._updating:
-            return
-        self._updating = True
-        if not self._updated:
+        self._updating += 1
+        if self._open is not None and self._updating == 1 and not self._updated:
             self._moments.call("before_update", self._open)
 
     def _after_update(self, position: int, _optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
-        self._updating = False
+        self._updating = max(0, self._updating - 1)
         if self._open is None or not self._open.micro_batches:
             return
         self._updated.add(position)
-        if len(self._context.optimizers) == 1:  # with several another may follow: the step closes when the next begins
+        if (
+            len(self._context.optimizers) == 1 and not self._updating
+        ):  # with several another may follow: the step closes when the next begins
             self.finish()
 
     def finish(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -51,6 +52,46 @@ def test_the_optimizer_may_step_inside_the_block(tmp_path: Path) -> None:
     steps = read(tmp_path / "run", "steps")
     assert steps["update_norm"].is_not_null().all()
     assert steps["end_slope"].to_list()[1:] == pytest.approx(steps["end_slope_total"].to_list()[1:], rel=1e-4)
+
+
+class Doubled(torch.optim.SGD):
+    """Does something after the step of its base class, whose hooks fire as well once that class was used by itself."""
+
+    def step(self, closure: Any = None) -> Any:
+        result = super().step(closure)
+        with torch.no_grad():
+            for parameter in self.param_groups[0]["params"]:
+                parameter.sub_(parameter.grad, alpha=self.param_groups[0]["lr"])
+        return result
+
+
+class Composite(torch.optim.SGD):
+    """Steps a second optimizer of its own, then itself."""
+
+    def __init__(self, parameters: Any, lr: float) -> None:
+        held = list(parameters)
+        super().__init__(held, lr=lr)
+        self.second = torch.optim.SGD(held, lr=lr)
+
+    def step(self, closure: Any = None) -> Any:
+        self.second.step()
+        return super().step(closure)
+
+
+@pytest.mark.parametrize("kind", [Doubled, Composite])
+def test_a_step_within_a_step_ends_with_the_outer_one(tmp_path: Path, kind: type[torch.optim.Optimizer]) -> None:
+    """Both of them move each parameter by twice the rate times its gradient."""
+    torch.optim.SGD(model().parameters(), lr=0.1)  # from here on torch calls the hooks in the base class as well
+    net = model()
+    optimizer = kind(net.parameters(), lr=0.1)
+    with Recorder(tmp_path / "run", net, optimizer, strict=True) as recorder:
+        for _ in range(4):
+            optimizer.zero_grad()
+            with recorder.step() as step:
+                step.backward(F.cross_entropy(net(batch()[0]), batch()[1]))
+            optimizer.step()
+    steps = read(tmp_path / "run", "steps")
+    assert steps["update_norm"].to_list() == pytest.approx((0.2 * steps["grad_norm"]).to_list(), rel=1e-4)
 
 
 def test_unreduced_losses_are_averaged_and_give_the_scatter(tmp_path: Path) -> None:

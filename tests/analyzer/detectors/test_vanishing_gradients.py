@@ -84,7 +84,7 @@ def signal(level: float) -> Training:
 
 @pytest.mark.parametrize(("level", "fires"), [(1e-3, True), (0.1, False)])
 def test_a_signal_that_fades_on_its_way_up(tmp_path: Path, level: float, *, fires: bool) -> None:
-    assert codes(signal(level), tmp_path)[0][0] == ("GRD002" if fires else "LOS001")
+    assert ("GRD002" in dict(codes(signal(level), tmp_path))) is fires
     assert found(RULE, signal(level).but(loss=falling(300)), tmp_path / "healthy") == []
 
 
