@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +39,10 @@ app = typer.Typer(
 
 Runs = Annotated[list[str], typer.Argument(metavar="RUN", show_default=False, help="run directories, or URIs")]
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="configuration instead of the nearest")]
+Against = Annotated[
+    str | None,
+    typer.Option("--baseline", metavar="RUN", help="a run to compare with: findings are new, known or gone"),
+]
 Codes = list[str] | None
 
 
@@ -74,6 +79,8 @@ def check(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write the report of the run there as well")
     ] = None,
+    baseline: Against = None,
+    new_only: Annotated[bool, typer.Option("--new-only", help="fail only on what the baseline does not have")] = False,
     config: Config = None,
 ) -> None:
     """Judge runs: exits 0 clean, 1 with findings at or above --fail-on, 2 if it could not judge."""
@@ -83,14 +90,17 @@ def check(
     render = named(format).render
     if report is not None and len(runs) > 1:
         raise GlideslopeError("--report writes the report of one run: give one run, or use `glideslope report`.")
-    rules = _rules(config, select=select, ignore=ignore, require=require, fail_on=fail_on)
+    if new_only and baseline is None:
+        raise GlideslopeError("--new-only compares with a run: name it with --baseline.")
+    rules = replace(_rules(config, select=select, ignore=ignore, require=require, fail_on=fail_on), new_only=new_only)
     opened, results = None, []
     with Progress() as progress:
+        measure = _judged_baseline(baseline, rules, progress)
         for number, path in enumerate(runs, 1):
             progress.show(f"[{number}/{len(runs)}] {path}")
-            opened, judged = _judge_or_complain(path, rules)
+            opened, judged = _judge_or_complain(path, rules, measure)
             results.append(judged)
-    result = combine(results, rules.fail_on)
+    result = combine(results, rules.fail_on, new_only=new_only)
     code = EXIT_CODES[result.verdict]
     try:
         _deliver(result, render, output)
@@ -206,7 +216,18 @@ def _split(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(code.strip().upper() for value in values for code in value.split(",") if code.strip())
 
 
-def _judge_or_complain(path: str, rules: Rules) -> tuple[Run | None, RunResult]:
+def _judged_baseline(path: str | None, rules: Rules, progress: Progress) -> RunResult | None:
+    """The judgement of the baseline, if there is one. Raises RunError if it cannot be read."""
+    from .engine import judge_run
+    from .run import open_run
+
+    if path is None:
+        return None
+    progress.show(f"baseline {path}")
+    return judge_run(open_run(path), rules)
+
+
+def _judge_or_complain(path: str, rules: Rules, baseline: RunResult | None) -> tuple[Run | None, RunResult]:
     """A run and its judgement; of one that cannot be read only the latter, and a sentence on stderr."""
     from .engine import judge_run, unreadable
     from .run import open_run
@@ -216,7 +237,7 @@ def _judge_or_complain(path: str, rules: Rules) -> tuple[Run | None, RunResult]:
     except RunError as error:
         complain(str(error))
         return None, unreadable(path, str(error))
-    return run, judge_run(run, rules)
+    return run, judge_run(run, rules, baseline)
 
 
 def _deliver(result: Result, render: Any, output: Path | None) -> None:

@@ -63,12 +63,16 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules that judge, with their options set; `severities` are those a configuration gave a rule."""
+    """The rules that judge, with their options set; `severities` are those a configuration gave a rule.
+
+    `new_only`: findings that a baseline has too do not fail a run.
+    """
 
     detectors: tuple[Detector, ...]
     severities: Mapping[str, Severity]
     required: frozenset[str]
     fail_on: Severity
+    new_only: bool = False
 
 
 def load(file: Path | None = None, start: Path | None = None) -> Settings:

@@ -10,6 +10,7 @@ import polars as pl
 from recorder import __version__
 
 from .absence import why_not_applicable
+from .baseline import against
 from .config import Rules, Settings, choose
 from .detectors import DETECTORS
 from .detectors.base import Detector
@@ -28,17 +29,17 @@ def judge(runs: Iterable[Run], rules: Rules | None = None) -> Result:
     return combine([judge_run(run, rules) for run in runs], rules.fail_on)
 
 
-def combine(results: Sequence[RunResult], fail_on: Severity) -> Result:
+def combine(results: Sequence[RunResult], fail_on: Severity, *, new_only: bool = False) -> Result:
     """One result of several runs: a failure outweighs a run that could not be judged."""
     verdicts = {result.verdict for result in results}
     verdict: Verdict = (
         "fail" if "fail" in verdicts else "not-judged" if "not-judged" in verdicts or not results else "pass"
     )
-    return Result(tool=TOOL, fail_on=fail_on, verdict=verdict, runs=tuple(results))
+    return Result(tool=TOOL, fail_on=fail_on, verdict=verdict, runs=tuple(results), new_only=new_only)
 
 
-def judge_run(run: Run, rules: Rules) -> RunResult:
-    """The state of every rule on one run, and its findings in order of precedence."""
+def judge_run(run: Run, rules: Rules, baseline: RunResult | None = None) -> RunResult:
+    """The state of every rule on one run, and its findings in order of precedence, marked against a baseline."""
     judged = [_apply(detector, run) for detector in rules.detectors]
     states = tuple(state for state, _ in judged)
     found = [
@@ -47,20 +48,24 @@ def judge_run(run: Run, rules: Rules) -> RunResult:
         for finding in findings
     ]
     explains = {detector.code: detector.explains for detector in rules.detectors}
-    findings = fold(found, explains)
-    obstacle = _obstacle(run, states, rules)
-    verdict: Verdict = "fail" if _fails(findings, rules) else "not-judged" if obstacle else "pass"
-    return RunResult(
+    result = RunResult(
         run=run.path,
         status=run.status,
         steps=run.step_count,
-        verdict=verdict,
-        findings=findings,
+        verdict="pass",
+        findings=fold(found, explains),
         detectors=states,
         problems=run.problems,
         failure=run.failure,
-        reason=obstacle if verdict == "not-judged" else "",
     )
+    return _decided(result if baseline is None else against(result, baseline), _obstacle(run, states, rules), rules)
+
+
+def _decided(result: RunResult, obstacle: str, rules: Rules) -> RunResult:
+    """The judgement with its verdict. `obstacle`: why the absence of findings is not a pass."""
+    if _fails(result.findings, rules):
+        return replace(result, verdict="fail")
+    return replace(result, verdict="not-judged", reason=obstacle) if obstacle else result
 
 
 def unreadable(run: str, reason: str) -> RunResult:
@@ -104,9 +109,11 @@ def _regraded(finding: Finding, detector: Detector, severities: Mapping[str, Sev
 
 
 def _fails(findings: Iterable[Finding], rules: Rules) -> bool:
-    """Whether any finding is grave enough, folded ones alike: a cause that is a note excuses no error."""
-    gravest = [SEVERITIES.index(finding.severity) for root in findings for finding in tree(root)]
-    return any(severity <= SEVERITIES.index(rules.fail_on) for severity in gravest)
+    """Whether any finding that counts is grave enough, folded ones alike: a cause that is a note excuses no error."""
+    counting = [
+        finding for root in findings for finding in tree(root) if not (rules.new_only and finding.change == "known")
+    ]
+    return any(SEVERITIES.index(finding.severity) <= SEVERITIES.index(rules.fail_on) for finding in counting)
 
 
 def _obstacle(run: Run, states: Sequence[DetectorState], rules: Rules) -> str:

@@ -15,6 +15,8 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 State = Literal["passed", "fired", "not-applicable", "failed"]
 Verdict = Literal["pass", "fail", "not-judged"]
+Change = Literal["new", "known"]
+"""How a finding stands to those of a baseline."""
 
 
 class NotApplicable(Exception):
@@ -44,7 +46,10 @@ class ChartRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One fault, with what decided it. `confidence` is a probability in [0, 1] that the named cause is the true one."""
+    """One fault, with what decided it. `confidence` is a probability in [0, 1] that the named cause is the true one.
+
+    Against a baseline, `change` says whether it had the same, and `new_tensors` of a new one which tensors it had not.
+    """
 
     code: str
     name: str
@@ -62,6 +67,8 @@ class Finding:
     advice: tuple[str, ...] = ()
     chart: ChartRef | None = None
     explains: tuple[Finding, ...] = ()
+    change: Change | None = None
+    new_tensors: tuple[str, ...] = ()
 
     def explaining(self, symptoms: tuple[Finding, ...]) -> Finding:
         """The same finding with the symptoms it accounts for folded under it."""
@@ -79,11 +86,37 @@ class DetectorState:
 
 
 @dataclass(frozen=True, slots=True)
+class Gone:
+    """A finding of the baseline that the run does not have: at all, or not in these `tensors`.
+
+    `reason` says why the rule could not judge the run; "" where it did, and the fault is gone indeed.
+    """
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    tensors: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What a run was compared with. `unjudged`: rules that judged the run but not the baseline, by their codes."""
+
+    run: str
+    verdict: Verdict
+    gone: tuple[Gone, ...] = ()
+    unjudged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """The judgement of one run: its findings, the most probable root cause first, and the state of each detector.
 
     `status` is that of the run, or "unreadable"; `failure` is the exception that ended a failed one. `problems` says
     what could not be read, a sentence each. `reason` says why a run was not judged, as a clause; "" for one that was.
+    `baseline` is what it was compared with, if it was.
     """
 
     run: str
@@ -95,16 +128,21 @@ class RunResult:
     problems: tuple[str, ...] = ()
     failure: str | None = None
     reason: str = ""
+    baseline: Baseline | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The whole judgement; every output is rendered from it, so that none can disagree with another."""
+    """The whole judgement; every output is rendered from it, so that none can disagree with another.
+
+    `new_only`: whether known findings were left out of account in the verdicts.
+    """
 
     tool: str
     fail_on: Severity
     verdict: Verdict
     runs: tuple[RunResult, ...]
+    new_only: bool = False
 
     def document(self) -> dict[str, Any]:
         """The result as JSON-ready data, by the schema that ships with the package."""

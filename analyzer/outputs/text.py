@@ -6,9 +6,10 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from ..findings import SEVERITIES, Finding, Result, RunResult, State, Verdict
+from ..baseline import changes
+from ..findings import SEVERITIES, Baseline, Finding, Gone, Result, RunResult, State, Verdict
 from ..precedence import tree
-from ..wording import count, plain, plural, step_range, visible
+from ..wording import count, listed, plain, plural, step_range, visible
 from .style import Style
 
 _VERDICTS: dict[Verdict, tuple[str, str]] = {
@@ -36,6 +37,8 @@ def _run(run: RunResult, style: Style) -> Iterator[str]:
     for finding in run.findings:
         yield ""
         yield from _finding(finding, style)
+    if run.baseline:
+        yield from _against(run.baseline, style)
     if run.detectors:
         yield ""
         yield from _rules(run, style)
@@ -50,7 +53,12 @@ def _how_it_went(run: RunResult) -> str:
 
 def _finding(finding: Finding, style: Style) -> Iterator[str]:
     where = step_range(finding.first_step, finding.last_step)
-    title = [_severity(finding, style), style.paint(f"{finding.code} {finding.name}", bold=True), where]
+    title = [
+        _severity(finding, style),
+        style.paint(f"{finding.code} {finding.name}", bold=True),
+        _change(finding),
+        where,
+    ]
     yield "  " + "  ".join(part for part in title if part)
     yield from _item("", visible(finding.message), style, indent=4)
     yield from _list("for", finding.evidence.supporting, style)
@@ -58,9 +66,41 @@ def _finding(finding: Finding, style: Style) -> Iterator[str]:
     yield from _list("likely causes", finding.causes, style)
     yield from _list("try", finding.advice, style)
     symptoms = [
-        f"{item.severity} {item.code} {item.name}: {item.message}" for item in tree(finding) if item is not finding
+        " ".join(part for part in (item.severity, item.code, item.name, _change(item)) if part) + f": {item.message}"
+        for item in tree(finding)
+        if item is not finding
     ]
     yield from _list("explains", symptoms, style)
+
+
+def _change(finding: Finding) -> str:
+    """`new`, `new in 4.weight` where it was known in other tensors, `known`, or nothing without a baseline."""
+    some = finding.new_tensors if len(finding.new_tensors) < len(finding.tensors) else ()
+    return (finding.change or "") + (f" in {visible(listed(some))}" if some else "")
+
+
+def _against(baseline: Baseline, style: Style) -> Iterator[str]:
+    """What the baseline had and the run has not, and where the baseline is no measure."""
+    for title, gone in (
+        ("gone", [item for item in baseline.gone if not item.reason]),
+        ("not judged this time", [item for item in baseline.gone if item.reason]),
+    ):
+        if gone:
+            yield ""
+            yield f"  {style.paint(title, bold=True)}, found in {visible(baseline.run)}"
+        for item in gone:
+            yield from _item("-", visible(_missing(item)), style, indent=4)
+    if baseline.unjudged:
+        yield ""
+        words = f"Could not judge {baseline.run}, so that what they find is new: {', '.join(baseline.unjudged)}."
+        yield from _item("", visible(words), style, indent=2)
+
+
+def _missing(item: Gone) -> str:
+    """A finding of the baseline in a sentence, with the reason if it could not be looked for."""
+    where = f" in {listed(item.tensors)}" if item.tensors else ""
+    why = f" ({item.reason})" if item.reason else ""
+    return f"{item.severity} {item.code} {item.name}{where}{why}: {item.message}"
 
 
 def _severity(finding: Finding, style: Style) -> str:
@@ -110,7 +150,21 @@ def _closing(result: Result, style: Style) -> str:
     counts = ", ".join([*parts, plural(symptoms, "symptom")] if symptoms else parts)
     word, color = _VERDICTS[result.verdict]
     runs = plural(len(result.runs), "run")
-    return f"{style.paint(word, color, bold=True)}: {counts} in {runs} (fails on {result.fail_on}){_unjudged(result)}"
+    fails = f"fails on {result.fail_on}{', new findings only' if result.new_only else ''}"
+    closing = f"{style.paint(word, color, bold=True)}: {counts} in {runs} ({fails}){_unjudged(result)}"
+    return closing + _compared(result)
+
+
+def _compared(result: Result) -> str:
+    """How many findings are new, known and gone, if there was a baseline."""
+    compared = [run for run in result.runs if run.baseline]
+    if not compared:
+        return ""
+    counts = Counter[str]()
+    for run in compared:
+        counts.update(changes(run))
+    baselines = listed(list(dict.fromkeys(visible(run.baseline.run) for run in compared if run.baseline)))
+    return f"; against {baselines}: " + ", ".join(f"{count(counts[word])} {word}" for word in ("new", "known", "gone"))
 
 
 def _unjudged(result: Result) -> str:

@@ -141,6 +141,33 @@ def test_a_rule_that_crashes_is_not_a_pass(glideslope, run_dir: Path, monkeypatc
     assert "STP001 fault-stp001 failed: ValueError: odd" in ended.out
 
 
+# Against a baseline
+
+
+def test_a_baseline_marks_findings_and_only_new_ones_fail_if_asked_for(glideslope, run_dir: Path, tmp_path) -> None:
+    write_run(tmp_path / "base", {"loss": [2.0, 1.0]})
+    plain = glideslope("check", run_dir, "--baseline", "base", "--fail-on", "warning")
+    assert plain.code == 1
+    assert "  warning  GRD001 fault-grd001  known\n" in plain.out
+    assert plain.out.endswith("could not judge; against base: 0 new, 1 known, 0 gone\n")
+    only_new = glideslope("check", run_dir, "--baseline", "base", "--fail-on", "warning", "--new-only")
+    assert (only_new.code, only_new.out.splitlines()[0][:4]) == (0, "PASS")
+    document = json.loads(glideslope("check", run_dir, "--baseline", "base", "--new-only", "--format", "json").out)
+    assert (document["new_only"], document["runs"][0]["findings"][0]["change"]) == (True, "known")
+    assert document["runs"][0]["baseline"] == {"run": "base", "verdict": "pass", "gone": [], "unjudged": []}
+
+
+def test_only_new_findings_fail_where_the_baseline_has_none(glideslope, run_dir: Path, tmp_path, monkeypatch) -> None:
+    def fires_on_digits(run) -> tuple:
+        return (finding("GRD001", "error"),) if run.name == "digits" else ()
+
+    monkeypatch.setattr(type(MILD), "detect", lambda self, run: fires_on_digits(run))
+    write_run(tmp_path / "base", {"loss": [2.0, 1.0]})
+    assert glideslope("check", run_dir, "--baseline", "base", "--new-only").code == 1
+    assert glideslope("check", "base", "--baseline", run_dir, "--new-only").code == 0
+    assert "gone, found in" in glideslope("check", "base", "--baseline", run_dir).out
+
+
 # report
 
 
@@ -211,6 +238,8 @@ def test_odd_runs_get_a_report(glideslope, tmp_path: Path, arguments: dict[str, 
         (["check", "gone"], "gone does not exist"),
         (["check", "empty"], "empty is empty"),
         (["check", "."], ". is not a run itself: did you mean digits?"),
+        (["check", "digits", "--new-only"], "--new-only compares with a run: name it with --baseline."),
+        (["check", "digits", "--baseline", "gone"], "gone does not exist"),
         (["report", "digits", "digits", "-o", "x.html"], "-o names the report of one run"),
         (["report", "gone"], "gone does not exist"),
         (["report", "memory://x/y"], "memory://x/y holds no run"),

@@ -12,6 +12,7 @@ from support.rules import finding, full_finding
 
 import analyzer
 from analyzer import outputs
+from analyzer.baseline import against
 from analyzer.engine import combine, unreadable
 from analyzer.errors import ConfigError
 from analyzer.findings import DetectorState, Result, RunResult
@@ -29,6 +30,20 @@ EXAMPLE = combine(
     [RunResult("runs/a", "failed", 500, "fail", (full_finding(),), STATES, ("steps/x is torn",), "OSError: disk")],
     "error",
 )
+
+BEFORE = RunResult(
+    "runs/base",
+    "completed",
+    9,
+    "fail",
+    (
+        finding(tensors=("0.weight",)),
+        finding("DDD001", "warning", tensors=("a", "b", "c", "d")),
+        finding("BBB001", tensors=("x",)),
+    ),
+    (DetectorState("AAA001", "fault-aaa001", "fired"),),
+)
+COMPARED = combine([against(EXAMPLE.runs[0], BEFORE)], "error", new_only=True)
 
 TEXT = """\
 FAIL  runs/a  500 steps, failed: OSError: disk
@@ -61,6 +76,31 @@ def text(result: Result, style: Style | None = None) -> str:
 
 def test_text() -> None:
     assert text(EXAMPLE) == TEXT
+
+
+def test_text_against_a_baseline() -> None:
+    lines = text(COMPARED).splitlines()
+    assert "  error  AAA001 fault-aaa001  known  steps 3 to 25" in lines
+    assert "      - warning BBB001 fault-bbb001 new: BBB001 fired" in lines
+    start = lines.index("  gone, found in runs/base")
+    assert lines[start - 1 : start + 7] == [
+        "",
+        "  gone, found in runs/base",
+        "    - warning DDD001 fault-ddd001 in a, b, c and 1 more: DDD001 fired",
+        "",
+        "  not judged this time, found in runs/base",
+        "    - error BBB001 fault-bbb001 in x (no instrument recorded steps.alpha): BBB001 fired",
+        "",
+        "  Could not judge runs/base, so that what they find is new: DDD001.",
+    ]
+    assert lines[-1].endswith(
+        "(fails on error, new findings only); 2 of 4 rules could not judge; against runs/base: 1 new, 1 known, 1 gone"
+    )
+
+
+def test_text_says_in_which_layers_a_finding_is_new() -> None:
+    now = RunResult("r", "completed", 9, "fail", (finding(tensors=("0.weight", "2.weight")),), ())
+    assert "new in 2.weight" in text(combine([against(now, BEFORE)], "error"))
 
 
 def test_long_sentences_are_wrapped_under_their_first_word() -> None:
@@ -123,7 +163,7 @@ def test_colours_only_on_a_terminal_that_wants_them(
 def test_the_document_is_valid_by_the_shipped_schema() -> None:
     validator = jsonschema.Draft202012Validator(SCHEMA)
     validator.check_schema(SCHEMA)
-    for result in (EXAMPLE, combine([], "note"), combine([unreadable("x", "gone")], "warning")):
+    for result in (EXAMPLE, COMPARED, combine([], "note"), combine([unreadable("x", "gone")], "warning")):
         validator.validate(json.loads(outputs.named("json").render(result, Style())))
 
 
@@ -135,6 +175,9 @@ def test_the_schema_knows_every_key_of_the_document() -> None:
     assert run.keys() == SCHEMA["$defs"]["run"]["properties"].keys()
     assert run["detectors"][0].keys() == SCHEMA["$defs"]["detector"]["properties"].keys()
     assert found.keys() == SCHEMA["$defs"]["finding"]["properties"].keys()
+    baseline = COMPARED.document()["runs"][0]["baseline"]
+    assert baseline.keys() == SCHEMA["$defs"]["baseline"]["properties"].keys()
+    assert baseline["gone"][0].keys() == SCHEMA["$defs"]["gone"]["properties"].keys()
 
 
 def test_json_has_no_number_that_json_lacks() -> None:
