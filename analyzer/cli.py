@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,7 @@ from .remote import is_uri
 if TYPE_CHECKING:
     from .config import Rules
     from .findings import Result, RunResult, Verdict
+    from .outputs import Output
     from .run import Run
 
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "not-judged": 2}
@@ -72,7 +74,9 @@ def check(
     select: Annotated[Codes, _codes("--select", "rules to apply")] = None,
     ignore: Annotated[Codes, _codes("--ignore", "rules to leave out")] = None,
     require: Annotated[Codes, _codes("--require", "rules that must be able to judge")] = None,
-    format: Annotated[str, typer.Option(metavar="FORMAT", help="text or json")] = "text",  # noqa: A002
+    format: Annotated[  # noqa: A002
+        str, typer.Option(metavar="FORMAT", help="text, json, github (annotations), junit (XML) or markdown")
+    ] = "text",
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write there instead of stdout; missing directories are made")
     ] = None,
@@ -83,11 +87,14 @@ def check(
     new_only: Annotated[bool, typer.Option("--new-only", help="fail only on what the baseline does not have")] = False,
     config: Config = None,
 ) -> None:
-    """Judge runs: exits 0 clean, 1 with findings at or above --fail-on, 2 if it could not judge."""
+    """Judge runs: exits 0 clean, 1 with findings at or above --fail-on, 2 if it could not judge.
+
+    With --format github, a summary in Markdown is appended to the file that $GITHUB_STEP_SUMMARY names.
+    """
     from .engine import combine
     from .outputs import named
 
-    render = named(format).render
+    form = named(format)
     if report is not None and len(runs) > 1:
         raise GlideslopeError("--report writes the report of one run: give one run, or use `glideslope report`.")
     if new_only and baseline is None:
@@ -103,7 +110,7 @@ def check(
     result = combine(results, rules.fail_on, new_only=new_only)
     code = EXIT_CODES[result.verdict]
     try:
-        _deliver(result, render, output)
+        _deliver(result, form, output)
         if report is not None and opened is not None:
             _write_report(opened, results[0], report)
     except GlideslopeError as error:  # what was found still counts
@@ -240,15 +247,17 @@ def _judge_or_complain(path: str, rules: Rules, baseline: RunResult | None) -> t
     return run, judge_run(run, rules, baseline)
 
 
-def _deliver(result: Result, render: Any, output: Path | None) -> None:
-    """The rendered result, to stdout or into a file."""
-    from .files import write_text
+def _deliver(result: Result, form: Output, output: Path | None) -> None:
+    """The rendered result, to stdout or into a file, and what the format says beside it."""
+    from .files import append_text, write_text
     from .outputs.style import Style, style_of
 
     if output is None:
-        emit(render(result, style_of(sys.stdout)))
+        emit(form.render(result, style_of(sys.stdout)))
     else:
-        write_text(output, render(result, Style()))
+        write_text(output, form.render(result, Style()))
+    if form.step_summary and (summary := os.environ.get("GITHUB_STEP_SUMMARY")):
+        append_text(Path(summary), form.step_summary(result, Style()))
 
 
 def _report_file(run: Run) -> Path:

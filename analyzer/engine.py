@@ -14,7 +14,7 @@ from .baseline import against
 from .config import Rules, Settings, choose
 from .detectors import DETECTORS
 from .detectors.base import Detector
-from .findings import SEVERITIES, DetectorState, Finding, NotApplicable, Result, RunResult, Severity, Verdict
+from .findings import SEVERITIES, DetectorState, Finding, NotApplicable, Result, RunResult, Severity, Verdict, fails
 from .precedence import fold, tree
 from .run import Run
 from .wording import listed
@@ -109,11 +109,8 @@ def _regraded(finding: Finding, detector: Detector, severities: Mapping[str, Sev
 
 
 def _fails(findings: Iterable[Finding], rules: Rules) -> bool:
-    """Whether any finding that counts is grave enough, folded ones alike: a cause that is a note excuses no error."""
-    counting = [
-        finding for root in findings for finding in tree(root) if not (rules.new_only and finding.change == "known")
-    ]
-    return any(SEVERITIES.index(finding.severity) <= SEVERITIES.index(rules.fail_on) for finding in counting)
+    """Whether any finding fails the check, folded ones alike: a cause that is a note excuses no error."""
+    return any(fails(item, rules.fail_on, new_only=rules.new_only) for root in findings for item in tree(root))
 
 
 def _obstacle(run: Run, states: Sequence[DetectorState], rules: Rules) -> str:

@@ -39,6 +39,15 @@ def write_text(path: Path, text: str) -> None:
         raise GlideslopeError(f"{path} cannot be written ({error.strerror or error}): name another file.") from None
 
 
+def append_text(path: Path, text: str) -> None:
+    """Adds to the end of a file, which is made if it is missing. Raises GlideslopeError where it cannot."""
+    try:
+        with path.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        raise GlideslopeError(f"{path} cannot be written ({error.strerror or error}): check its permissions.") from None
+
+
 def _replace(path: Path, content: bytes) -> None:
     """The new content under the old name, with the permissions that a new file would have."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -75,6 +75,12 @@ class Finding:
         return replace(self, explains=self.explains + symptoms)
 
 
+def fails(finding: Finding, fail_on: Severity, *, new_only: bool) -> bool:
+    """Whether a finding by itself fails a check: it is grave enough, and new where only new ones count."""
+    grave = SEVERITIES.index(finding.severity) <= SEVERITIES.index(fail_on)
+    return grave and not (new_only and finding.change == "known")
+
+
 @dataclass(frozen=True, slots=True)
 class DetectorState:
     """How one rule fared on one run. `reason` says why where it did not judge."""

@@ -13,6 +13,7 @@ THIN = "\u202f"
 """Narrow no-break space, between thousands and before units."""
 
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -111,6 +112,11 @@ def plain(text: str) -> str:
 def visible(text: str) -> str:
     """The text on one line, with control characters (escape sequences among them) made visible."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text.replace("\n", "\\n"))
+
+
+def xml_text(text: str) -> str:
+    """The text with what XML 1.0 forbids, escapes and lone surrogates among it, as a replacement character."""
+    return _NOT_XML.sub("\ufffd", text)
 
 
 def _grouped(text: str) -> str:

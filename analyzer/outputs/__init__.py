@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..config import hint
 from ..errors import ConfigError
 from ..findings import Result
-from . import json, text
+from . import github, json, junit, markdown, text
 from .style import Style
 
 
@@ -18,11 +18,16 @@ class Output:
 
     name: str
     render: Callable[[Result, Style], str]
+    step_summary: Callable[[Result, Style], str] | None = None
+    """What to append to the file that $GITHUB_STEP_SUMMARY names, where that is set."""
 
 
 OUTPUTS: tuple[Output, ...] = (
     Output("text", text.render),
     Output("json", json.render),
+    Output("github", github.render, github.step_summary),
+    Output("junit", junit.render),
+    Output("markdown", markdown.render),
 )
 """The formats, the default one first."""
 

@@ -3,60 +3,30 @@
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from ..baseline import changes
-from ..findings import SEVERITIES, Baseline, Finding, Gone, Result, RunResult, State, Verdict
-from ..precedence import tree
-from ..wording import count, listed, plain, plural, step_range, visible
+from ..findings import Baseline, Finding, Result, RunResult, Verdict
+from ..wording import plain, step_range, visible
 from .style import Style
+from .words import VERDICTS, change_words, how_it_went, missing, state_words, states_of, summary, symptoms
 
-_VERDICTS: dict[Verdict, tuple[str, str]] = {
-    "pass": ("PASS", "green"),
-    "fail": ("FAIL", "red"),
-    "not-judged": ("NOT JUDGED", "yellow"),
-}
+_VERDICT_COLORS: dict[Verdict, str] = {"pass": "green", "fail": "red", "not-judged": "yellow"}
 _COLORS = {"error": "red", "warning": "yellow", "note": "blue"}
-_STATES: tuple[State, ...] = ("fired", "passed", "not-applicable", "failed")
 
 
 def render(result: Result, style: Style) -> str:
     """The whole result as text; names come from run files, so control characters in them are shown, not obeyed."""
     lines = [line for run in result.runs for line in (*_run(run, style), "")]
-    return plain("\n".join([*lines, _closing(result, style)])) + "\n"
+    return plain("\n".join([*lines, f"{_verdict(result.verdict, style)}: {summary(result)}"])) + "\n"
 
 
-def _run(run: RunResult, style: Style) -> Iterator[str]:
-    word, color = _VERDICTS[run.verdict]
-    yield f"{style.paint(word, color, bold=True)}  {style.paint(visible(run.run), bold=True)}  {_how_it_went(run)}"
-    if run.reason and run.status != "unreadable":
-        yield from _item("", f"Not judged: {visible(run.reason)}.", style, indent=2)
-    for problem in () if run.status == "unreadable" else run.problems:
-        yield from _item("!", visible(problem), style, indent=2)
-    for finding in run.findings:
-        yield ""
-        yield from _finding(finding, style)
-    if run.baseline:
-        yield from _against(run.baseline, style)
-    if run.detectors:
-        yield ""
-        yield from _rules(run, style)
-
-
-def _how_it_went(run: RunResult) -> str:
-    if run.status == "unreadable":
-        return "could not be read"
-    failure = f": {visible(run.failure)}" if run.failure else ""
-    return f"{plural(run.steps, 'step')}, {run.status}{failure}"
-
-
-def _finding(finding: Finding, style: Style) -> Iterator[str]:
+def finding_lines(finding: Finding, style: Style) -> Iterator[str]:
+    """A finding with its evidence, causes, advice and the symptoms that it explains, indented by two."""
     where = step_range(finding.first_step, finding.last_step)
     title = [
         _severity(finding, style),
         style.paint(f"{finding.code} {finding.name}", bold=True),
-        _change(finding),
+        change_words(finding),
         where,
     ]
     yield "  " + "  ".join(part for part in title if part)
@@ -65,18 +35,28 @@ def _finding(finding: Finding, style: Style) -> Iterator[str]:
     yield from _list("against", finding.evidence.opposing, style)
     yield from _list("likely causes", finding.causes, style)
     yield from _list("try", finding.advice, style)
-    symptoms = [
-        " ".join(part for part in (item.severity, item.code, item.name, _change(item)) if part) + f": {item.message}"
-        for item in tree(finding)
-        if item is not finding
+    explained = [
+        " ".join(part for part in (item.severity, item.code, item.name, change_words(item)) if part)
+        + f": {item.message}"
+        for item in symptoms(finding)
     ]
-    yield from _list("explains", symptoms, style)
+    yield from _list("explains", explained, style)
 
 
-def _change(finding: Finding) -> str:
-    """`new`, `new in 4.weight` where it was known in other tensors, `known`, or nothing without a baseline."""
-    some = finding.new_tensors if len(finding.new_tensors) < len(finding.tensors) else ()
-    return (finding.change or "") + (f" in {visible(listed(some))}" if some else "")
+def _run(run: RunResult, style: Style) -> Iterator[str]:
+    yield f"{_verdict(run.verdict, style)}  {style.paint(visible(run.run), bold=True)}  {how_it_went(run)}"
+    if run.reason and run.status != "unreadable":
+        yield from _item("", f"Not judged: {visible(run.reason)}.", style, indent=2)
+    for problem in () if run.status == "unreadable" else run.problems:
+        yield from _item("!", visible(problem), style, indent=2)
+    for finding in run.findings:
+        yield ""
+        yield from finding_lines(finding, style)
+    if run.baseline:
+        yield from _against(run.baseline, style)
+    if run.detectors:
+        yield ""
+        yield from _rules(run, style)
 
 
 def _against(baseline: Baseline, style: Style) -> Iterator[str]:
@@ -89,18 +69,15 @@ def _against(baseline: Baseline, style: Style) -> Iterator[str]:
             yield ""
             yield f"  {style.paint(title, bold=True)}, found in {visible(baseline.run)}"
         for item in gone:
-            yield from _item("-", visible(_missing(item)), style, indent=4)
+            yield from _item("-", visible(missing(item)), style, indent=4)
     if baseline.unjudged:
         yield ""
         words = f"Could not judge {baseline.run}, so that what they find is new: {', '.join(baseline.unjudged)}."
         yield from _item("", visible(words), style, indent=2)
 
 
-def _missing(item: Gone) -> str:
-    """A finding of the baseline in a sentence, with the reason if it could not be looked for."""
-    where = f" in {listed(item.tensors)}" if item.tensors else ""
-    why = f" ({item.reason})" if item.reason else ""
-    return f"{item.severity} {item.code} {item.name}{where}{why}: {item.message}"
+def _verdict(verdict: Verdict, style: Style) -> str:
+    return style.paint(VERDICTS[verdict], _VERDICT_COLORS[verdict], bold=True)
 
 
 def _severity(finding: Finding, style: Style) -> str:
@@ -129,50 +106,8 @@ def _item(bullet: str, sentence: str, style: Style, indent: int) -> list[str]:
 
 
 def _rules(run: RunResult, style: Style) -> Iterator[str]:
-    counts = Counter(state.state for state in run.detectors)
-    yield "  rules: " + ", ".join(f"{counts[state]} {_words(state)}" for state in _STATES if counts[state])
+    yield f"  rules: {states_of(run)}"
     for state in run.detectors:
         if state.state in ("not-applicable", "failed"):
-            sentence = f"{state.code} {state.name} {_words(state.state)}: {visible(state.reason)}"
+            sentence = f"{state.code} {state.name} {state_words(state.state)}: {visible(state.reason)}"
             yield from _item("-", sentence, style, indent=4)
-
-
-def _words(state: State) -> str:
-    return state.replace("-", " ")
-
-
-def _closing(result: Result, style: Style) -> str:
-    """The verdict over all runs, with the arithmetic behind it: findings by severity, and what they explain."""
-    roots = [finding for run in result.runs for finding in run.findings]
-    found = Counter(finding.severity for finding in roots)
-    symptoms = sum(1 for root in roots for _ in tree(root)) - len(roots)
-    parts = [plural(found[severity], severity) for severity in SEVERITIES]
-    counts = ", ".join([*parts, plural(symptoms, "symptom")] if symptoms else parts)
-    word, color = _VERDICTS[result.verdict]
-    runs = plural(len(result.runs), "run")
-    fails = f"fails on {result.fail_on}{', new findings only' if result.new_only else ''}"
-    closing = f"{style.paint(word, color, bold=True)}: {counts} in {runs} ({fails}){_unjudged(result)}"
-    return closing + _compared(result)
-
-
-def _compared(result: Result) -> str:
-    """How many findings are new, known and gone, if there was a baseline."""
-    compared = [run for run in result.runs if run.baseline]
-    if not compared:
-        return ""
-    counts = Counter[str]()
-    for run in compared:
-        counts.update(changes(run))
-    baselines = listed(list(dict.fromkeys(visible(run.baseline.run) for run in compared if run.baseline)))
-    return f"; against {baselines}: " + ", ".join(f"{count(counts[word])} {word}" for word in ("new", "known", "gone"))
-
-
-def _unjudged(result: Result) -> str:
-    """How many runs and rules could not judge, where some could not: what was not judged is not a pass."""
-    runs = sum(run.verdict == "not-judged" for run in result.runs)
-    states = [state.state for run in result.runs for state in run.detectors]
-    silent = sum(state in ("not-applicable", "failed") for state in states)
-    parts = [f"{count(silent)} of {plural(len(states), 'rule')} could not judge"] if silent else []
-    if runs and len(result.runs) > 1:
-        parts.insert(0, f"{plural(runs, 'run')} not judged")
-    return f"; {', '.join(parts)}" if parts else ""

@@ -44,6 +44,7 @@ class Ended:
 def glideslope(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Runs a command line in an empty directory, with rules of which one warns, one passes and one cannot judge."""
     monkeypatch.setattr(analyzer.detectors, "DETECTORS", (MILD, CLEAN, NEEDY, Documented()))
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str | Path) -> Ended:
@@ -114,6 +115,38 @@ def test_json_goes_to_stdout_or_to_a_file(glideslope, run_dir: Path, tmp_path: P
     written = glideslope("check", run_dir, "--format", "json", "--output", "new/result.json")
     assert (written.code, written.out) == (0, "")
     assert json.loads((tmp_path / "new" / "result.json").read_text()) == document
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("junit", "<?xml"), ("markdown", "## ✅ glideslope: pass"), ("github", "::")]
+)
+def test_other_formats_go_there_too(glideslope, run_dir: Path, tmp_path: Path, form: str, start: str) -> None:
+    printed = glideslope("check", run_dir, "--format", form)
+    assert (printed.code, printed.err) == (0, "")
+    assert printed.out.startswith(start)
+    assert glideslope("check", run_dir, "--format", form, "--output", "result").out == ""
+    assert (tmp_path / "result").read_text(encoding="utf-8") == printed.out
+    assert glideslope("check", run_dir, "--format", form, "--fail-on", "warning").code == 1
+
+
+def test_the_summary_of_a_github_step_is_added_to_its_file(
+    glideslope, run_dir: Path, tmp_path: Path, monkeypatch
+) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("What an earlier command said.\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    markdown = glideslope("check", run_dir, "--format", "markdown").out
+    assert summary.read_text() == "What an earlier command said.\n"
+    ended = glideslope("check", run_dir, "--format", "github")
+    assert ended.out.startswith("::warning title=GRD001 fault-grd001 in ")
+    assert summary.read_text(encoding="utf-8") == f"What an earlier command said.\n{markdown}"
+
+
+def test_a_summary_that_cannot_be_written_is_told_and_findings_still_count(glideslope, run_dir, monkeypatch) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(run_dir))
+    ended = glideslope("check", run_dir, "--format", "github")
+    assert (ended.code, "cannot be written" in ended.complaint) == (2, True)
+    assert glideslope("check", run_dir, "--format", "github", "--fail-on", "note").code == 1
 
 
 def test_a_run_that_cannot_be_read_does_not_keep_others_from_being_judged(glideslope, run_dir: Path) -> None:
