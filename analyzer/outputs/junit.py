@@ -1,8 +1,8 @@
 """The result as JUnit XML, by the schema that Jenkins and GitLab read: a suite for each run, a case for each rule.
 
-A case fails if its rule found something that fails the check, wherever that is folded; a finding that does not, being
-milder or known, is told by a case that passes. A rule that is not applicable is skipped, one that crashed is an error. A run that was not judged has
-a case of its own that says why, as an error: nothing judged is not a pass.
+A case fails if its rule found something that fails the check, wherever that is folded; what does not, being milder or
+known, is told by a case that passes. A rule that is not applicable is skipped, one that crashed is an error. A run that
+was not judged has a case of its own that says why, as an error: nothing judged is not a pass.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import xml.etree.ElementTree as ET
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from ..findings import DetectorState, Finding, Result, RunResult, fails
+from ..findings import DetectorState, Finding, Gone, Result, RunResult, fails
 from ..precedence import tree
 from ..wording import plain, visible, xml_text
 from .style import Style
 from .text import finding_lines
+from .words import missing
 
 COUNTED = ("tests", "failures", "errors", "skipped")
 _TAGS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -44,9 +45,15 @@ def _suite(run: RunResult, result: Result) -> ET.Element:
     numbers = {name: str(amount) for name, amount in ({"tests": len(cases)} | counts).items()}
     suite = ET.Element("testsuite", {"name": _line(run.run)} | numbers | _NO_TIME)
     suite.extend(cases)
+    if run.baseline and run.baseline.gone:
+        _told(suite, "system-out", [f"{_how(item)}: {visible(missing(item))}" for item in run.baseline.gone])
     if run.problems:
         _told(suite, "system-err", [visible(problem) for problem in run.problems])
     return suite
+
+
+def _how(item: Gone) -> str:
+    return "not judged this time" if item.reason else "gone"
 
 
 _NO_TIME = {"time": "0"}

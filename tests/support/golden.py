@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from analyzer import outputs
+from analyzer.baseline import against
 from analyzer.engine import combine, unreadable
 from analyzer.findings import ChartRef, DetectorState, Evidence, Finding, Result, RunResult
 from analyzer.outputs.style import Style
@@ -64,6 +66,23 @@ def _states(*fired: str, **others: str) -> tuple[DetectorState, ...]:
     )
 
 
+_BEFORE = RunResult(
+    "runs/last night",
+    "completed",
+    550,
+    "fail",
+    (replace(_CAUSE, code="GRD001", name="exploding-gradients", explains=()), _SYMPTOM),
+    _states("LOS001", GRD001="", CUR001="", NUM001="the run was too short"),
+)
+_COMPARED = RunResult(
+    "runs/tonight",
+    "completed",
+    550,
+    "pass",
+    (_SYMPTOM, _NOTE),
+    (*_states("LOS001", "RUN004"), DetectorState("GRD001", "exploding-gradients", "passed")),
+)
+
 EXAMPLE: Result = combine(
     [
         RunResult(
@@ -86,11 +105,12 @@ EXAMPLE: Result = combine(
             _states(ACT001="KeyError: 'x'"),
             reason="ACT001 failed to judge",
         ),
+        against(_COMPARED, _BEFORE),
         unreadable("runs/gone", "runs/gone does not exist: give the directory that the recorder wrote."),
     ],
     "error",
 )
-"""A run that failed, one that passed, one that a rule failed to judge, and one that is not there."""
+"""Runs that failed, passed, were not judged, were compared with a baseline, and were not there."""
 
 
 def path(name: str) -> Path:

@@ -75,6 +75,15 @@ def test_a_finding_is_as_grave_as_the_gravest_that_it_explains(severity, level) 
     assert f"Explains {severity} BBB001 fault-bbb001: BBB001 fired" in message
 
 
+def test_what_is_known_is_a_notice_where_only_new_findings_count() -> None:
+    known, new = (replace(finding(), change=change) for change in ("known", "new"))
+    runs = [run_with(known), run_with(new), run_with(replace(known, explains=(new,)))]
+    lines = named("github").render(combine(runs, "error", new_only=True), Style()).splitlines()
+    assert [line.split()[0] for line in lines[:-1]] == ["::notice", "::error", "::error"]
+    assert "in r%2C known::" in lines[0]
+    assert [item[0] for item in annotations(run_with(known))] == ["error"]
+
+
 def test_nothing_is_said_of_a_run_that_passed_but_the_verdict() -> None:
     passed = run_with(verdict="pass", states=(DetectorState("AAA001", "a", "passed"),))
     assert lines_of(passed) == ["PASS: 0 errors, 0 warnings, 0 notes in 1 run (fails on error)"]

@@ -109,6 +109,17 @@ def test_an_error_that_a_note_explains_fails_its_case() -> None:
     assert outcomes(suite) == {"AAA001": ["system-out"], "BBB001": ["failure"]}
 
 
+def test_what_is_known_fails_no_case_where_only_new_findings_count() -> None:
+    known = RunResult("r", "completed", 9, "pass", (replace(finding(), change="known"),), (CASE,))
+    new = RunResult("r", "completed", 9, "fail", (replace(finding(), change="new"),), (CASE,))
+    root = junit(combine([known, new], "error", new_only=True))
+    assert [[child.tag for child in case] for case in root.iter("testcase")] == [["system-out"], ["failure"]]
+    assert [suite.attrib["failures"] for suite in junit(combine([known], "error"))] == ["1"]
+
+
+CASE = DetectorState("AAA001", "fault-aaa001", "fired")
+
+
 def test_a_rule_that_found_a_grave_and_a_mild_thing_tells_both() -> None:
     suite = suite_of(finding(advice=("do this",)), finding(severity="note", advice=("or that",)))
     (case,) = suite.iter("testcase")

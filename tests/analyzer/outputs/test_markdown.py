@@ -81,16 +81,17 @@ def test_nobody_is_mentioned_and_no_issue_linked(text: str) -> None:
 
 def test_the_example_renders_to_tables_lists_and_folds() -> None:
     tree = html(golden.rendered("markdown"))
-    assert [len(table.all("tr")) for table in tree.all("table")] == [5, 4, 2, 2]
+    assert [len(table.all("tr")) for table in tree.all("table")] == [6, 4, 2, 2, 3]
     widths = [{len(row.all("td")) or len(row.all("th")) for row in table.all("tr")} for table in tree.all("table")]
     assert all(len(width) == 1 for width in widths)
     assert [heading.text for heading in tree.all("h3")] == [
         "runs/too large, 1:1",
         "runs/healthy",
         "runs/odd",
+        "runs/tonight",
         "runs/gone",
     ]
-    assert len(tree.all("details")) == 4
+    assert len(tree.all("details")) == 5
     assert len(tree.all("ol")) == 2
 
 
