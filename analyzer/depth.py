@@ -19,14 +19,16 @@ _SPARSE = ("Embedding", "EmbeddingBag")
 def weights(run: Run) -> tuple[TensorInfo, ...]:
     """The trained tensors whose relative size means something by depth, in forward order.
 
-    Matrices and kernels: no biases and scales of norms, which begin at zero or one, no frozen tensors and no
-    embeddings, of which a batch touches a few rows.
+    Matrices and kernels: no biases and scales of norms, which begin at zero or one, and no frozen tensors. Embeddings,
+    of which a batch touches a few rows, only where there is nothing else.
     """
-    return tuple(
-        tensor
-        for tensor in run.tensors
-        if len(tensor.shape) >= 2 and tensor.requires_grad and tensor.module_type not in _SPARSE
-    )
+    trained = tuple(tensor for tensor in run.tensors if len(tensor.shape) >= 2 and tensor.requires_grad)
+    return tuple(tensor for tensor in trained if tensor.module_type not in _SPARSE) or trained
+
+
+def embeddings_only(run: Run) -> bool:
+    """Whether the model has no other weights, and so no depth."""
+    return all(tensor.module_type in _SPARSE for tensor in weights(run))
 
 
 def of_weights(run: Run, *columns: str) -> pl.DataFrame:

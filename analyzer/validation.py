@@ -24,7 +24,7 @@ _SEPARATORS = re.compile(r"[_./ ]+")
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of held-out data. `falls`: whether less is better, by its name. `values`: `step` and `value`, finite."""
+    """A logged metric. `falls`: whether less is better, by its name. `values`: `step` and `value`, finite."""
 
     split: str
     name: str
@@ -60,14 +60,16 @@ def falls(name: str) -> bool | None:
 
 def metrics(run: Run) -> Iterator[Metric]:
     """The metrics of held-out data whose direction is known: losses first, validation before test, as logged."""
-    logged = run.frame("metrics", "value").filter(pl.col("value").is_finite() & pl.col("step").is_not_null())
-    groups = logged.partition_by("split", "name", maintain_order=True, as_dict=True)
-    found = [
-        Metric(str(split), str(name), way, values.select("step", "value").sort("step"))
-        for (split, name), values in groups.items()
-        if held_out(str(split)) and (way := falls(str(name))) is not None
-    ]
+    found = [metric for metric in directed(run) if held_out(metric.split)]
     yield from sorted(found, key=lambda metric: (not metric.is_loss, not metric.falls, "test" in metric.split.lower()))
+
+
+def directed(run: Run) -> Iterator[Metric]:
+    """The metrics of all splits whose direction is known, as logged."""
+    logged = run.frame("metrics", "value").filter(pl.col("value").is_finite() & pl.col("step").is_not_null())
+    for (split, name), values in logged.partition_by("split", "name", maintain_order=True, as_dict=True).items():
+        if (way := falls(str(name))) is not None:
+            yield Metric(str(split), str(name), way, values.select("step", "value").sort("step"))
 
 
 def logged(run: Run, kind: str) -> pl.DataFrame:

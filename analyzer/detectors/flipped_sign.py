@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import ClassVar
 
 import polars as pl
@@ -17,6 +19,7 @@ from ..overshoot import starting_level
 from ..phases import phases
 from ..progress import adversarial, logit_span, loss_name, losses
 from ..run import Run
+from ..validation import Metric, directed
 from ..wording import number, percent
 from .base import Detector
 
@@ -34,13 +37,14 @@ class FlippedSign(Detector):
     """The training goes uphill: the loss is negated, or the optimizer maximises it.
 
     ## What it does
-    Judges only losses that are zero at best (cross-entropies, squared and absolute errors), as they were called.
+    Judges losses that are zero at best (cross-entropies, squared and absolute errors), as they were called.
     *Negated:* what is differentiated is negative from the first step on; and it began at minus the loss of uniform
     predictions, or fell to five times its start. *Ascended:* it is not negative, and rises from the start; and an
     optimizer has `maximize=True`, or most updates lead along the gradient (their slope is positive), or the loss rises
     in nearly every block though no layer moves by more than 2 % a step, which is no step too large. Losses that are
-    negative by nature (policies, critics, bounds, densities) are not judged; one whose call was not seen only if it is
-    negative from the start and falls a thousandfold.
+    negative by nature (policies, critics, bounds, densities) are judged by what was logged beside them: a reward or
+    another metric for which more is better, and which falls from the first fifth of the run to the last. One whose call
+    was not seen is also a finding if it is negative from the start and falls a thousandfold.
 
     ## Why it matters
     The better it seems to go, the worse the model becomes; in the end something overflows.
@@ -54,6 +58,8 @@ class FlippedSign(Detector):
     - `uphill` (0.8, share of the updates): by definition none should; momentum overshoots now and then.
     - `ratio` (0.02, update over weight): steps that are too large move layers by more. Calibrated with STP001.
     - `rise` (1.05, times the first loss).
+    - `values` (5 in a fifth of the run): with fewer a metric shows no trend. `stride` (0.3, update over weight): larger
+      steps make a metric fall without any wrong sign.
 
     ## References
     - TheDeepChecker's mutation flipped_sign. Full Stack Deep Learning, Troubleshooting: a loss that goes up.
@@ -78,6 +84,10 @@ class FlippedSign(Detector):
     """Update norm over parameter norm."""
     rise: float = 1.05
     """Times the first loss."""
+    values: int = 5
+    """Values of a metric in a fifth of the run."""
+    stride: float = 0.3
+    """Update norm over parameter norm."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding."""
@@ -87,10 +97,7 @@ class FlippedSign(Detector):
         if series.height < 2:
             raise NotApplicable("fewer than two steps have a finite loss")
         if loss_name(run) not in _NEVER_NEGATIVE:
-            if not self._bottomless(run, series):
-                raise NotApplicable("the loss is not one that is known to be zero at best")
-            told = f"The loss was negative from the start, and fell to {number(self.bottom)} times that."
-            yield self._finding(series, "the loss has no floor", [told], 0.7)
+            yield from self._of_unknown_loss(run, series)
             return
         negative = scalar((series["loss"] < 0).mean())
         if 0 < negative < 0.95 or (series["loss"][0] < 0) != (negative > 0):
@@ -99,6 +106,27 @@ class FlippedSign(Detector):
         if found is not None:
             cause, evidence, confidence = found
             yield self._finding(series, cause, evidence, confidence)
+
+    def _of_unknown_loss(self, run: Run, series: pl.DataFrame) -> Iterator[Finding]:
+        if self._bottomless(run, series):
+            told = f"The loss was negative from the start, and fell to {number(self.bottom)} times that."
+            yield self._finding(series, "the loss has no floor", [told], 0.7)
+        elif metric := next(filter(partial(self._shunned, run), directed(run)), None):
+            first, last = float(metric.values["value"][0]), float(metric.values["value"][-1])
+            told = f"{metric} gets worse from the start, from {number(first)} to {number(last)}, by steps of no great size."
+            yield self._finding(series, f"{metric} is driven the wrong way", [told], 0.85)
+        else:
+            raise NotApplicable("the loss is not one that is known to be zero at best, and no metric gets ever worse")
+
+    def _shunned(self, run: Run, metric: Metric) -> bool:
+        """Whether a metric for which more is better falls from the start to the end, though the steps are small."""
+        values = metric.costs
+        if values.height < 5 * self.values or metric.falls:
+            return False
+        fifth = values.height // 5
+        means = [batch_mean(values["value"].slice(i * fifth, fifth)) for i in range(5)]
+        worse = all(later.value > earlier.value for earlier, later in pairwise(means)) and means[4].exceeds(means[0], 6)
+        return worse and scalar(update_ratios(run)["median"].max()) < self.stride
 
     def _bottomless(self, run: Run, series: pl.DataFrame) -> bool:
         """Whether a loss that was not seen, and is negative from the start, falls beyond all measure."""

@@ -8,13 +8,15 @@ from typing import ClassVar
 
 import polars as pl
 
+from ..depth import update_ratios, weights
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..noise import scalar
 from ..overshoot import Harm, Reach, harm, is_early, reach
 from ..phases import Phases, phases
 from ..progress import Progress, adversarial, measured
 from ..run import Run
 from ..starts import wide_start
-from ..wording import count, number, percent
+from ..wording import count, number, percent, plural
 from .base import Detector
 
 
@@ -28,7 +30,8 @@ class RateTooLarge(Detector):
     around the onset of that: the 90th percentile of alpha exceeds 1 (they ended higher on the far wall of the parabola
     than they began), or an update was larger than a tenth of the weights in half of the layers. It looks only where a
     rate shows: at the start, in and after warm-up, and after the rate rose. A run whose outputs are far too large
-    before the first update is left to GRD001 and UPD004. The mean of alpha decides nothing: good trainings overshoot a
+    before the first update is left to GRD001 and UPD004. A step that moved half of the layers by more than their own
+    norm is worth a note whatever the loss says, if it says anything. The mean of alpha decides nothing: good trainings overshoot a
     little all the time.
 
     ## Why it matters
@@ -48,6 +51,8 @@ class RateTooLarge(Detector):
       trainings, whose alpha is noise.
     - `rise` (1.2, times the first loss; 2 where the loss of a model that knows nothing is not known): calibrated, the
       blocks of healthy trainings stayed below 1.02 and 1.4.
+    - `overwritten` (1, update over weight): nothing is left by definition. The largest single step of healthy networks
+      was 0.5 in calibration.
 
     ## References
     - Mahsereci and Hennig 2017; Schneider et al. 2021, Cockpit, section 2.1 and figure 5 on alpha.
@@ -68,11 +73,29 @@ class RateTooLarge(Detector):
     """Update norm over parameter norm."""
     rise: float = 1.2
     """Times the first loss."""
+    overwritten: float = 1.0
+    """Update norm over parameter norm."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding."""
         if not (run.has("layers", "update_norm") or run.has("steps", "alpha")):
             raise NotApplicable("neither updates nor alpha were recorded: the loss alone names no cause")
+        if wide_start(run) is not None:
+            raise NotApplicable(
+                "the outputs were far too large before the first update, which must be mended first (GRD001, UPD004)"
+            )
+        overwritten = self._overwritten(run)
+        try:
+            found = self._harmful(run)
+        except NotApplicable:
+            if overwritten is None:
+                raise
+            found = None
+        if found or overwritten:
+            yield found or overwritten
+
+    def _harmful(self, run: Run) -> Finding | None:
+        """What two witnesses tell."""
         if adversarial(run):
             raise NotApplicable("several optimizers take turns: the loss does not have to fall")
         progress, phase = measured(run), phases(run)
@@ -82,16 +105,38 @@ class RateTooLarge(Detector):
             raise NotApplicable(
                 "the learning rate rose ten-thousandfold until the end: a range test is meant to diverge"
             )
-        if wide_start(run) is not None:
-            raise NotApplicable(
-                "the outputs were far too large before the first update, which must be mended first (GRD001, UPD004)"
-            )
         damage = harm(run, progress, phase, self.rise)
         if damage is None or not is_early(damage.onset, phase, run.step_count):
-            return
+            return None
         steps = reach(run, damage.onset - 100, damage.onset + 50)
-        if self._witnessed(steps, damage):
-            yield self._finding(progress, damage, steps, phase)
+        return self._finding(progress, damage, steps, phase) if self._witnessed(steps, damage) else None
+
+    def _overwritten(self, run: Run) -> Finding | None:
+        """What the steps tell alone: one that was larger than the weights of half of the layers."""
+        ratios = update_ratios(run)
+        beyond = ratios.filter(pl.col("median") > self.overwritten)
+        if beyond.is_empty() or len(weights(run)) < 2:
+            return None
+        largest, first, last = scalar(beyond["median"].max()), int(beyond["step"][0]), int(beyond["step"][-1])
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity="note",
+            message=f"At step {count(first)} half of the layers moved by more than their own norm"
+            f" ({number(beyond['median'][0], 3)} times it): what they held before is gone.",
+            confidence=0.6,
+            first_step=first,
+            last_step=last,
+            value=largest,
+            threshold=self.overwritten,
+            evidence=Evidence(
+                (f"{plural(beyond.height, 'probe')} of {count(ratios.height)} show it.",),
+                ("The loss shows no lasting harm, or does not tell.",),
+            ),
+            causes=_CAUSES,
+            advice=(_LOWER, _WARM_UP),
+            chart=ChartRef("layers", "update_ratio", reference=self.overwritten),
+        )
 
     def _witnessed(self, steps: Reach, damage: Harm) -> bool:
         """Whether the steps were too large too."""
@@ -123,8 +168,8 @@ class RateTooLarge(Detector):
             evidence=self._evidence(damage, steps, phase),
             causes=_CAUSES,
             advice=(
-                f"Divide the learning rate ({number(phase.peak)}) by 3 until the loss of the first 100 steps falls.",
-                "Warm the rate up over the first hundreds of steps.",
+                _LOWER,
+                _WARM_UP,
                 "Remember that momentum m multiplies the step by 1/(1-m).",
                 "Scale the inputs; clip the gradient norm.",
             ),
@@ -163,6 +208,10 @@ _CAUSES = (
     "No warm-up",
     "Inputs or targets not scaled",
 )
+
+
+_LOWER = "Divide the learning rate by 3 until the loss of the first 100 steps falls."
+_WARM_UP = "Warm the rate up over the first hundreds of steps."
 
 
 def _swept(run: Run) -> bool:

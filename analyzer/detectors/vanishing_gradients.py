@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from ..depth import amplification, gradient_profile, of_weights, weights
+from ..depth import amplification, embeddings_only, gradient_profile, of_weights, weights
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import scalar
 from ..overshoot import death
@@ -43,7 +43,7 @@ class VanishingGradients(Detector):
     ## Options
     - `decades` (3 decades between last and first layers): AUTOTRAINER's beta_1 (1e-3); calibrated: healthy trainings
       stayed below 2, deep sigmoid networks above 3.5.
-    - `signal` (0.01, gradient of a weight over that of the last bias): calibrated, healthy trainings began above 0.3.
+    - `signal` (0.05, gradient of a weight over that of the last bias): calibrated, healthy trainings began above 0.3.
     - `persistence` (0.8, share of the probes): reference; healthy trainings have none.
     - `learned` (0.5, share of what there was to learn): more is no finding, calibrated on networks that recover.
     - `probes` (10): fewer cannot show persistence.
@@ -61,7 +61,7 @@ class VanishingGradients(Detector):
 
     decades: float = 3.0
     """Decades (powers of ten) between the last and the first layers."""
-    signal: float = 0.01
+    signal: float = 0.05
     """Largest gradient of a weight over that of the last bias."""
     persistence: float = 0.8
     """Share of the probes."""
@@ -75,7 +75,7 @@ class VanishingGradients(Detector):
         if adversarial(run):
             raise NotApplicable("several optimizers take turns: how much was learned is not known")
         profile = gradient_profile(run)
-        if profile.is_empty():
+        if profile.is_empty() or embeddings_only(run):
             raise NotApplicable("fewer than three weight tensors have gradients: there is no depth to compare over")
         if profile.height < self.probes:
             raise NotApplicable(

@@ -13,7 +13,7 @@ from ..classes import class_table, classes_of, order, shares
 from ..depth import gradient_profile, update_ratios
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..loss_inputs import normalised_elsewhere, ranges
-from ..noise import block_length, blocks, scalar
+from ..noise import batch_mean, block_length, blocks, scalar
 from ..overshoot import harm
 from ..phases import Phases, phases
 from ..progress import Progress, adversarial, given_probabilities, losses, measured, weighted
@@ -91,6 +91,10 @@ class WrongLabels(Detector):
                 "the loss does not tell how well labels fit to inputs: several optimizers, or one batch"
             )
         progress, phase = measured(run), phases(run)
+        unshared = None if progress is None or progress.zero else self._unshared(run, progress)
+        if progress is not None and unshared:
+            yield self._finding(run, progress, *unshared)
+            return
         if progress is None or progress.zero is None or phase is None or class_table(run).is_empty():
             raise NotApplicable("the loss of a model that knows nothing is not known: it is no plain classification")
         if run.step_count < self.steps:
@@ -133,6 +137,28 @@ class WrongLabels(Detector):
         if len(accuracies):
             told.append(f"The best accuracy on validation data was {percent(best_accuracy)}.")
         return "they are memorised, and say nothing of other data", told, "error", 0.9
+
+    def _unshared(self, run: Run, progress: Progress) -> _Found | None:
+        """What is memorised where the loss of a model that knows nothing is not known: by the loss at the start."""
+        evaluated, series = logged(run, "loss"), losses(run)
+        if evaluated.height < 3 or series.height < self.steps or _batch_norm(run):
+            return None
+        before = series.filter(pl.col("step") <= evaluated["step"][0])["loss"].head(20)
+        first, best = scalar(evaluated["value"][0]), scalar(evaluated["value"].min())
+        last = scalar(evaluated["value"].tail(3).median())
+        if before.is_empty() or not (start := batch_mean(before)).value > 0 or not math.isfinite(start.error):
+            return None
+        comparable = start.value / 1.3 < first < start.value * 1.3
+        falls = start.value - progress.end.value > max(0.2 * start.value, 3 * start.error)
+        if not (comparable and falls and best > (1 - self.margin) * min(first, start.value) and last >= best):
+            return None
+        told = f"The training loss fell from {number(start.value)} to {number(progress.end.value)}; the validation loss"
+        return (
+            "what is learned of them says nothing of other data",
+            [f"{told} went from {number(first)} to {number(last)}, and never was lower than {number(best)}."],
+            "warning",
+            0.6,
+        )
 
     def _noisy(self, run: Run) -> _Found | None:
         accuracies = logged(run, "accuracy")

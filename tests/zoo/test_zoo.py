@@ -53,10 +53,12 @@ def test_every_program_is_listed(half):
     assert sorted(written) == sorted(program.name for program in HALVES[half])
 
 
-def test_names_are_unique():
+def test_names_are_unique_and_make_directories():
     assert len({program.name for program in PROGRAMS}) == len(PROGRAMS)
     for program in PROGRAMS:
-        assert len({variant.name for variant in program.variants}) == len(program.variants), program.name
+        names = [program.name, *(variant.name for variant in program.variants)]
+        assert len(set(names[1:])) == len(program.variants), program.name
+        assert all(Path(name).parts == (name,) for name in names), program.name
 
 
 @pytest.mark.parametrize(("program", "variant"), VARIANTS)

@@ -104,7 +104,7 @@ PROGRAM = Program(
         Variant("sgd", {"method": "sgd", "rate": 0.05, "loss": "mse"}),
         Variant("batch-of-1", {"method": "sgd", "rate": 0.05, "batch": 1, "loss": "mse"}, "batch-too-small", "sgd"),
         Variant("batch-of-2", {"method": "sgd", "rate": 0.05, "batch": 2, "loss": "mse"}, "batch-too-small", "sgd"),
-        Variant("rate-/1000", {"rate": 3e-6}, "rate-too-small", "huber"),
+        Variant("rate-over-1000", {"rate": 3e-6}, "rate-too-small", "huber"),
         Variant("slow-disk", {"slow_from": 700}, "throughput", "huber"),
     ),
 )

@@ -69,7 +69,7 @@ PROGRAM = Program(
         Variant("shuns-rewards", {"sign": -1.0}, "flipped-sign", "plain"),
         Variant("rewards-shuffled", {"shuffled": True}, "wrong-labels", "plain"),
         Variant("rate-x300", {"lr": 1.0}, "rate-too-large", "plain"),
-        Variant("rate-/300", {"lr": 1e-5}, "rate-too-small", "plain"),
+        Variant("rate-over-300", {"lr": 1e-5}, "rate-too-small", "plain"),
         Variant("entropy-x1000", {"entropy": 10.0}, "too-much-regularisation", "plain"),
     ),
 )

@@ -84,6 +84,6 @@ PROGRAM = Program(
         Variant("sorted", {"order": "sorted"}, "unshuffled", "plain"),
         Variant("nearly-sorted", {"order": "nearly-sorted"}, "unshuffled", "plain"),
         Variant("rate-x30", {"lr": 5.0, "batch": 1000, "momentum": 0.9}, "rate-too-large", "large-batch"),
-        Variant("rate-/300", {"lr": 0.05 / 300}, "rate-too-small", "plain"),
+        Variant("rate-over-300", {"lr": 0.05 / 300}, "rate-too-small", "plain"),
     ),
 )

@@ -97,7 +97,7 @@ PROGRAM = Program(
         Variant("leaked", {"leaked": True}, "leaked-answer", "plain"),
         Variant("rate-x30", {"lr": 15.0}, "rate-too-large", "plain"),
         Variant("rate-x300", {"lr": 150.0}, "rate-too-large", "plain"),
-        Variant("rate-/1000", {"lr": 5e-4}, "rate-too-small", "plain"),
+        Variant("rate-over-1000", {"lr": 5e-4}, "rate-too-small", "plain"),
         Variant("penalty-x1000", {"penalty": 1.0}, "too-much-regularisation", "small-penalty"),
         Variant(
             "momentum-0.995",

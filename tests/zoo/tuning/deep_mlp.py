@@ -170,7 +170,7 @@ PROGRAM = Program(
         Variant(
             "first-layer-x30", {"first_rate": 0.9}, "update-outlier", "last-layers-faster", also=("rate-too-large",)
         ),
-        Variant("first-layer-/3000", {"first_rate": 1e-5}, "update-outlier", "last-layers-faster"),
+        Variant("first-layer-over-3000", {"first_rate": 1e-5}, "update-outlier", "last-layers-faster"),
         Variant("rate-x30", {"rate": 1.0}, "rate-too-large", "relu"),
     ),
 )

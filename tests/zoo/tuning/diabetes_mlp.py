@@ -131,6 +131,6 @@ PROGRAM = Program(
         Variant("relu-output", {"output": "relu"}, "stalled", "plain", also=("dead-units",)),
         Variant("rate-x30", {"lr": 0.3}, "rate-too-large", "plain"),
         Variant("rate-x100", {"lr": 1.0}, "rate-too-large", "plain"),
-        Variant("rate-/300", {"lr": 0.01 / 300}, "rate-too-small", "plain"),
+        Variant("rate-over-300", {"lr": 0.01 / 300}, "rate-too-small", "plain"),
     ),
 )

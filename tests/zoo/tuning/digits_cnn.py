@@ -122,7 +122,7 @@ PROGRAM = Program(
         Variant("regularised", {"samples": 150, "dropout": 0.5, "steps": 400}),
         Variant("rate-x30", {"lr": 0.1}, "rate-too-large", "plain"),
         Variant("rate-x300", {"lr": 1.0}, "rate-too-large", "plain"),
-        Variant("rate-/300", {"lr": 1e-5}, "rate-too-small", "plain"),
+        Variant("rate-over-300", {"lr": 1e-5}, "rate-too-small", "plain"),
         Variant("stays-in-eval", {"stays_in_eval": True}, "batch-norm-mode", "plain"),
         Variant(
             "validates-in-train",

@@ -92,6 +92,6 @@ PROGRAM = Program(
             "binary",
         ),
         Variant("rate-x100", {"lr": 0.2}, "rate-too-large", "plain"),
-        Variant("rate-/300", {"lr": 2e-3 / 300}, "rate-too-small", "plain"),
+        Variant("rate-over-300", {"lr": 2e-3 / 300}, "rate-too-small", "plain"),
     ),
 )

@@ -71,7 +71,7 @@ PROGRAM = Program(
         Variant("decay", {"method": "sgd", "lr": 0.05, "decay": 0.5}, "too-much-regularisation", "sgd"),
         Variant("negated", {"sign": -1.0, "method": "sgd", "lr": 0.05}, "flipped-sign", "sgd"),
         Variant("rate-x2000-sgd", {"method": "sgd", "lr": 100.0}, "rate-too-large", "sgd"),
-        Variant("rate-/1000", {"lr": 5e-6}, "rate-too-small", "adam"),
+        Variant("rate-over-1000", {"lr": 5e-6}, "rate-too-small", "adam"),
         Variant("raw-features", {"inputs": "raw", "method": "sgd", "lr": 0.05}, "unnormalised-inputs", "sgd"),
     ),
 )

@@ -95,6 +95,6 @@ PROGRAM = Program(
         Variant("items-shuffled", {"items_shuffled": True}, "wrong-labels", "sparse-adam"),
         Variant("decay", {"method": "adam", "lr": 0.01, "decay": 0.5}, "too-much-regularisation", "adam"),
         Variant("rate-x50", {"lr": 1.0}, "rate-too-large", "sparse-adam"),
-        Variant("rate-/300", {"lr": 0.02 / 300}, "rate-too-small", "sparse-adam"),
+        Variant("rate-over-300", {"lr": 0.02 / 300}, "rate-too-small", "sparse-adam"),
     ),
 )

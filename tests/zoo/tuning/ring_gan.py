@@ -76,6 +76,6 @@ PROGRAM = Program(
         Variant("squares", {"loss": "squares"}),
         Variant("detached", {"detached": True}, "wiring", "logistic"),
         Variant("generator-rate-x300", {"rate_g": 0.3}, "rate-too-large", "logistic"),
-        Variant("generator-rate-/1000", {"rate_g": 1e-6}, "rate-too-small", "logistic"),
+        Variant("generator-rate-over-1000", {"rate_g": 1e-6}, "rate-too-small", "logistic"),
     ),
 )

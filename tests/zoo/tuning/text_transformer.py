@@ -133,7 +133,7 @@ PROGRAM = Program(
         Variant("constant-rate", {"schedule": "constant"}),
         Variant("rate-x10", {"lr": 0.08}, "rate-too-large", "plain"),
         Variant("rate-x100", {"lr": 0.8}, "rate-too-large", "plain"),
-        Variant("rate-/300", {"lr": 3e-5}, "rate-too-small", "plain"),
+        Variant("rate-over-300", {"lr": 3e-5}, "rate-too-small", "plain"),
         Variant("not-causal", {"causal": False}, "leaked-answer", "plain"),
         Variant("not-shifted", {"shift": 0}, "leaked-answer", "plain"),
         Variant(
