@@ -11,6 +11,7 @@ from recorder import schema
 from recorder.schema import Column
 
 from .alpha import ALPHA
+from .clock import CLOCK
 from .derived_column import Derived
 from .gradient_noise import NOISE, NOISE_OF_TENSORS
 
@@ -33,6 +34,7 @@ _STEPS = (
     ),
     *ALPHA,
     *NOISE,
+    *CLOCK,
 )
 
 _LAYERS = (

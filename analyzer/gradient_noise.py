@@ -113,6 +113,11 @@ NOISE = (
 
 NOISE_OF_TENSORS = (
     Derived(
+        Column("mean_gsnr", "float32", "", "mean signal-to-noise ratio of the gradient's entries (Liu et al. 2020)"),
+        ("gsnr_sum", "gsnr_count"),
+        lambda: pl.when(pl.col("gsnr_count") > 0).then(pl.col("gsnr_sum") / pl.col("gsnr_count")),
+    ),
+    Derived(
         Column("tic_diagonal", "float32", "", "noise over curvature, entry by entry (Takeuchi; Thomas et al. 2019)"),
         ("tic_sum", "tic_count"),
         _noise_over_curvature,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -55,13 +56,19 @@ def test_importing_the_recorder_brings_torch_only_with_the_recorder_itself():
     assert not {"torch", "pyarrow", "polars"} & loaded_by_importing("recorder", "recorder.schema", "recorder.demo")
 
 
-def defined_in(path: Path, package: str) -> list[type]:
-    """Classes that a file defines under a name for users, as what belongs into a registry does; bases have no name."""
+def defined_in(path: Path, package: str) -> list[object]:
+    """What a file defines under a name for users: classes, and the declarations in a table of such; bases have none."""
     module = importlib.import_module(f"{package}.{path.stem}")
-    classes = [
-        value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__
-    ]
-    return [each for each in classes if "name" in vars(each) and isinstance(vars(each)["name"], str)]
+    own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    classes = [value for value in own if isinstance(value, type) and isinstance(vars(value).get("name"), str)]
+    tables = [value for value in vars(module).values() if isinstance(value, MappingProxyType)]
+    return [*classes, *(item for table in tables for item in table.values() if hasattr(item, "name"))]
+
+
+def member(of_registry: object) -> object:
+    """A member as its file defines it: the class, or the declaration itself where the class has no name of its own."""
+    kind = of_registry if isinstance(of_registry, type) else type(of_registry)
+    return kind if isinstance(vars(kind).get("name"), str) else of_registry
 
 
 @pytest.mark.parametrize(
@@ -70,10 +77,11 @@ def defined_in(path: Path, package: str) -> list[type]:
 )
 def test_every_file_of_a_registry_is_listed(package, registry):
     module = importlib.import_module(package)
-    defined = [each for path in Path(module.__path__[0]).glob("[!_]*.py") for each in defined_in(path, package)]
+    files = Path(module.__path__[0]).glob("[!_]*.py")
+    defined = {str(each) for path in files for each in defined_in(path, package)}
     assert defined, "found nothing that could be listed"
-    members = getattr(module, registry)
-    assert sorted(map(str, defined)) == sorted(str(m if isinstance(m, type) else type(m)) for m in members)
+    members = [str(member(each)) for each in getattr(module, registry)]
+    assert sorted(defined) == sorted(members)
 
 
 def test_the_version_is_the_same_everywhere():

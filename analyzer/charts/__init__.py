@@ -1,41 +1,59 @@
-"""The charts of the report, in the order of the page: Cockpit's instruments first, then layer by layer."""
+"""The charts of the report, in the order of the page: what came of it, Cockpit's instruments, then layer by layer."""
 
 from __future__ import annotations
 
 from .alpha import Alpha
 from .alpha_distribution import AlphaDistribution
 from .base import Chart
-from .batch_size import BatchSize
 from .clipping import Clipping
 from .distance import Distance
 from .gradient_by_depth import GradientByDepth
-from .gradient_heatmap import GradientHeatmap
-from .gradient_norm import GradientNorm
+from .heatmaps import HEATMAPS
 from .learning_rate import LearningRate
 from .loss import Loss
 from .metrics import Metrics
+from .quantities import QUANTITIES
 from .step_time import StepTime
 from .tensor_history import TensorHistory
-from .update_heatmap import UpdateHeatmap
-from .update_size import UpdateSize
 
-CHARTS: tuple[type[Chart], ...] = (
-    Alpha,
-    AlphaDistribution,
-    Distance,
-    UpdateSize,
-    GradientNorm,
-    GradientByDepth,
-    Clipping,
-    LearningRate,
-    BatchSize,
-    Loss,
-    Metrics,
-    StepTime,
-    GradientHeatmap,
-    UpdateHeatmap,
-    TensorHistory,
+CHARTS: tuple[Chart, ...] = (
+    Loss(),
+    Metrics(),
+    QUANTITIES["loss-noise"],
+    Alpha(),
+    AlphaDistribution(),
+    Distance(),
+    QUANTITIES["update-size"],
+    QUANTITIES["gradient-norm"],
+    QUANTITIES["gradient-tests"],
+    QUANTITIES["noise-scale"],
+    QUANTITIES["mean-gsnr"],
+    QUANTITIES["early-stopping"],
+    GradientByDepth(),
+    Clipping(),
+    QUANTITIES["stale-gradients"],
+    QUANTITIES["hessian-trace"],
+    HEATMAPS["trace-heatmap"],
+    QUANTITIES["takeuchi"],
+    LearningRate(),
+    QUANTITIES["batch-size"],
+    QUANTITIES["micro-batches"],
+    QUANTITIES["evaluations"],
+    QUANTITIES["loss-scale"],
+    QUANTITIES["model-input"],
+    QUANTITIES["predictions"],
+    QUANTITIES["training-mode"],
+    HEATMAPS["dead-units"],
+    HEATMAPS["saturated-units"],
+    HEATMAPS["silent-rows"],
+    StepTime(),
+    QUANTITIES["throughput"],
+    HEATMAPS["gradient-heatmap"],
+    HEATMAPS["update-heatmap"],
+    HEATMAPS["gsnr-heatmap"],
+    TensorHistory(),
 )
-"""Every chart of the report, by section; a new chart is a new file and a line here."""
+"""Every chart of the report, by section; a new chart is a new file, or a declaration in the table of its kind, and a
+line here."""
 
 __all__ = ["CHARTS", "Chart"]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
 
 from ..absence import why_absent
 from ..wording import count, number, percent
-from .base import Chart, Figure, Key, Missing, Numbers, Section
+from .base import Chart, Figure, Key, Missing, Numbers
 from .binning import Span, bands
-from .marks import DOTTED, Axes, layered, level_rule, line_layers, marker
+from .marks import DOTTED, Axes, level_rule, line_layers, marker, over
 from .over_steps import whole
 from .theme import MUTED, SERIES
 
@@ -32,9 +32,10 @@ SHOWN = (-1.6, 2.6)
 class Alpha(Chart):
     """Alpha over time with its three landmarks, and concave steps marked apart: there alpha does not exist."""
 
-    name: ClassVar[str] = "alpha"
-    title: ClassVar[str] = "Step size: alpha"
-    section: ClassVar[Section] = "step-size"
+    name = "alpha"
+    title = "Step size: alpha"
+    section = "step-size"
+    shows = ("steps.alpha", "steps.alpha_concave")
 
     def draw(self, run: Run) -> Figure | Missing:
         """Median and middle eight tenths of alpha per bin; a tick at the foot for each bin with a concave step."""
@@ -42,7 +43,7 @@ class Alpha(Chart):
         if not run.has("steps", "alpha") and not run.has("steps", "alpha_concave"):
             return Missing(self.title, why_absent(run, "steps", "alpha"))
         span = whole(run)
-        axes = Axes(span=span, title="", domain=SHOWN)
+        axes = Axes(span=span, title="", domain=SHOWN, fixed=True)
         binned = bands(frame, "alpha", span, middle="median", edges="deciles")
         concave = _concave(frame, span)
         layers = [level_rule(LEVELS, axes)]
@@ -53,7 +54,7 @@ class Alpha(Chart):
         description = f"Alpha over {span.words()}: {_spoken(frame)}"
         return Figure(
             title=self.title,
-            chart=layered(layers, axes.height, description),
+            chart=over(span, layers, axes.height, description, **axes.parameters()),
             reading=_reading(binned, span),
             description=description,
             note=_outside(frame),

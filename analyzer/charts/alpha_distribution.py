@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
@@ -10,7 +10,7 @@ import polars as pl
 from ..absence import why_absent
 from ..wording import count, number, percent
 from .alpha import EARLY, SHOWN
-from .base import Chart, Figure, Key, Missing, Section
+from .base import Chart, Figure, Key, Missing
 from .marks import layered
 from .theme import DASHES, HEIGHT, MUTED, SERIES
 
@@ -24,9 +24,9 @@ BIN = 0.1
 class AlphaDistribution(Chart):
     """Share of steps by alpha: an outline for the first hundred steps, one for the rest."""
 
-    name: ClassVar[str] = "alpha-distribution"
-    title: ClassVar[str] = "Distribution of alpha"
-    section: ClassVar[Section] = "step-size"
+    name = "alpha-distribution"
+    title = "Distribution of alpha"
+    section = "step-size"
 
     def draw(self, run: Run) -> Figure | Missing:
         """A histogram over the axis that the chart over time has too; the outermost bars hold what lies beyond."""

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import altair as alt
 
 if TYPE_CHECKING:
     from ..run import Run
+    from .binning import Span
 
 Renderer = Literal["svg", "canvas"]
-Section = Literal["step-size", "gradients", "hyperparameters", "performance", "layers", "tensors"]
+Section = Literal[
+    "learning",
+    "step-size",
+    "gradients",
+    "curvature",
+    "hyperparameters",
+    "data",
+    "units",
+    "performance",
+    "layers",
+    "tensors",
+]
+"""The panel of the page that a chart stands in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +51,8 @@ class Figure:
     """A chart with what stands around it.
 
     `reading` says what it shows and how to read it; `description` is what a screen reader says in its place, with
-    numbers; `note` adds what is particular to this run. Canvas is for charts with thousands of marks.
+    numbers; `note` adds what is particular to this run. `span`: the steps that it covers, if it shows a part of the
+    run. Canvas is for charts with thousands of marks.
     """
 
     title: str
@@ -48,6 +62,7 @@ class Figure:
     note: str = ""
     keys: tuple[Key, ...] = ()
     numbers: Numbers | None = None
+    span: Span | None = None
     renderer: Renderer = "svg"
     wide: bool = False
 
@@ -66,12 +81,17 @@ class Missing:
 
 
 class Chart:
-    """A chart of the report. Subclasses live one to a file and are listed in `charts/__init__.py`."""
+    """A chart of the report. Kinds of charts live one to a file; `charts/__init__.py` lists every chart.
 
-    name: ClassVar[str]
-    """Noun, lower case with hyphens; part of the anchor in the page."""
-    title: ClassVar[str]
-    section: ClassVar[Section]
+    A chart that is drawn like others is a declaration in the table of their kind: `quantities.py`, `layer_heatmaps.py`.
+    """
+
+    name: str
+    """Noun, lower case with hyphens; its anchor in the page."""
+    title: str
+    section: Section
+    shows: tuple[str, ...] = ()
+    """The columns that it pictures, as `table.column`: what a finding is judged by leads to the chart that shows it."""
 
     def draw(self, run: Run) -> Figure | Missing:
         """The chart of this run, or why there is none. Charts bin; they judge nothing."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ..absence import why_absent
 from ..wording import percent
-from .base import Chart, Figure, Missing, Section
+from .base import Chart, Figure, Missing
 from .over_steps import Style, over_steps
 
 if TYPE_CHECKING:
@@ -20,9 +20,10 @@ SERIES = ("after the backward pass", "as the optimizer used it")
 class Clipping(Chart):
     """The gradient's norm before and after it was changed."""
 
-    name: ClassVar[str] = "clipping"
-    title: ClassVar[str] = "Gradient norm before and after clipping"
-    section: ClassVar[Section] = "gradients"
+    name = "clipping"
+    title = "Gradient norm before and after clipping"
+    section = "gradients"
+    shows = ("steps.grad_norm_clipped",)
 
     def draw(self, run: Run) -> Figure | Missing:
         """Both norms at all steps; where nothing changed the gradient they are equal."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ..absence import why_absent
-from .base import Chart, Figure, Missing, Section
+from .base import Chart, Figure, Missing
 from .over_steps import Style, over_steps
 
 if TYPE_CHECKING:
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 class Distance(Chart):
     """Distance of all parameters together from their first recorded values."""
 
-    name: ClassVar[str] = "distance"
-    title: ClassVar[str] = "Distance from initialisation"
-    section: ClassVar[Section] = "step-size"
+    name = "distance"
+    title = "Distance from initialisation"
+    section = "step-size"
+    shows = ("layers.distance",)
 
     def draw(self, run: Run) -> Figure | Missing:
         """The root of the summed squares over tensors, at probed steps."""

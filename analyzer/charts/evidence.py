@@ -15,9 +15,9 @@ from .binning import BINS, Span, bands, spreads
 from .marks import (
     Axes,
     fit_domain,
-    layered,
     line_layers,
     odd_keys,
+    over,
     series_keys,
     shade_keys,
     shade_layers,
@@ -25,8 +25,8 @@ from .marks import (
 )
 from .metrics import logged
 from .over_steps import Style, banded, whole
+from .rows import names_with, noun_of
 from .summary import spoken, summarise, tabulate
-from .tensor_rows import tensors_with
 
 if TYPE_CHECKING:
     from ..findings import ChartRef, Finding
@@ -62,10 +62,11 @@ def draw_evidence(run: Run, finding: Finding) -> Figure | Missing | None:
         return Missing("Evidence", f"There is no column {finding.chart.table}.{finding.chart.column} to draw.")
     if series.frame["value"].null_count() == len(series.frame):
         return Missing(series.title, why_absent(run, finding.chart.table, finding.chart.column))
-    return _figure(series, _window(whole(run), finding), finding, finding.chart)
+    return _figure(series, whole(run), finding, finding.chart)
 
 
-def _figure(series: Series, span: Span, finding: Finding, ref: ChartRef) -> Figure:
+def _figure(series: Series, whole_run: Span, finding: Finding, ref: ChartRef) -> Figure:
+    span = _window(whole_run, finding)
     inside = series.frame.filter(span.covers())
     log = ref.column != "alpha" and spreads(inside["value"]) and (ref.reference is None or ref.reference > 0)
     bins = max(150, min(BINS, 2 * BINS // max(1, len(series.names))))
@@ -83,12 +84,13 @@ def _figure(series: Series, span: Span, finding: Finding, ref: ChartRef) -> Figu
     description = f"{series.title} over {span.words()}{_marked(finding, ref)}. {spoken(summaries)}"
     return Figure(
         title=series.title,
-        chart=layered(layers, axes.height, description),
+        chart=over(span, layers, axes.height, description, **axes.parameters()),
         reading=_reading(span, fired, shaded, ref) + banded(binned, span, Style(bins=bins)),
         description=description,
         note=_left_out(series),
         keys=series_keys(series.names) + odd_keys(binned) + (shade_keys(shaded) if shaded else ()),
         numbers=tabulate(summaries, "" if series.names else series.title.lower()),
+        span=span if span != whole_run else None,
         wide=True,
     )
 
@@ -104,12 +106,8 @@ def _series(run: Run, finding: Finding, ref: ChartRef) -> Series:
     frame = run.frame(ref.table, column.name)
     if ref.table == "steps":
         return Series(frame.select("step", value.cast(pl.Float64).alias("value")), title)
-    key = "tensor" if ref.table == "layers" else "module"
-    everything = (
-        tensors_with(run, column.name)
-        if key == "tensor"
-        else frame[key].drop_nulls().unique(maintain_order=True).to_list()
-    )
+    key = noun_of(ref.table)
+    everything = names_with(run, ref.table, column.name)
     wanted = [name for name in (ref.tensors or finding.tensors) if name in set(everything)] or everything
     names = _spread_out(list(dict.fromkeys(wanted)))
     rows = frame.filter(pl.col(key).is_in(names)).select(

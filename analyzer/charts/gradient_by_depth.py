@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import polars as pl
 
 from ..absence import why_absent
 from ..wording import number
-from .base import Chart, Figure, Key, Missing, Section
+from .base import Chart, Figure, Key, Missing
 from .binning import finite
-from .heatmap import SHORT
+from .grid import SHORT
 from .marks import SHORT_NUMBER, fit_domain, layered, log_ticks
-from .tensor_rows import tensor_rows
+from .rows import rows_of
 from .theme import GRID, SERIES
 
 if TYPE_CHECKING:
@@ -26,15 +26,16 @@ MOMENTS = ("start", "end")
 class GradientByDepth(Chart):
     """Gradient norm relative to the tensor's norm, by depth."""
 
-    name: ClassVar[str] = "gradient-by-depth"
-    title: ClassVar[str] = "Gradient by depth"
-    section: ClassVar[Section] = "gradients"
+    name = "gradient-by-depth"
+    title = "Gradient by depth"
+    section = "gradients"
+    shows = ("layers.grad_ratio",)
 
     def draw(self, run: Run) -> Figure | Missing:
         """Two dots a tensor: medians over the first and the last tenth of the probes."""
         if not run.has("layers", "grad_ratio"):
             return Missing(self.title, why_absent(run, "layers", "grad_ratio"))
-        rows = tensor_rows(run, "grad_ratio", ROWS)
+        rows = rows_of(run, "layers", "grad_ratio", ROWS)
         frame = run.frame("layers", "grad_ratio").join(rows.of, on="tensor", how="inner")
         dots = _dots(frame)
         if dots.is_empty():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ..absence import why_absent
 from ..wording import listed
-from .base import Chart, Figure, Missing, Section
+from .base import Chart, Figure, Missing
 from .over_steps import LINES, Style, over_steps
 
 if TYPE_CHECKING:
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 class LearningRate(Chart):
     """Learning rates over the steps, a line a group; groups that always share a rate share a line."""
 
-    name: ClassVar[str] = "learning-rate"
-    title: ClassVar[str] = "Learning rate"
-    section: ClassVar[Section] = "hyperparameters"
+    name = "learning-rate"
+    title = "Learning rate"
+    section = "hyperparameters"
+    shows = ("steps.lr", "steps.lr_max")
 
     def draw(self, run: Run) -> Figure | Missing:
         """The rates as the optimizer had them at each step."""

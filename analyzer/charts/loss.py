@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ..absence import why_absent
-from .base import Chart, Figure, Missing, Section
+from .base import Chart, Figure, Missing
 from .metrics import LOSS, logged, with_steps_of
-from .over_steps import LINES, Style, by_optimizer, over_steps
+from .optimizers import by_optimizer
+from .over_steps import LINES, Style, over_steps
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -20,9 +21,10 @@ BATCH = "each step's batch"
 class Loss(Chart):
     """Training loss before each update, and the metric `loss` of every split that was logged."""
 
-    name: ClassVar[str] = "loss"
-    title: ClassVar[str] = "Loss"
-    section: ClassVar[Section] = "performance"
+    name = "loss"
+    title = "Loss"
+    section = "learning"
+    shows = ("steps.loss", "metrics.loss")
 
     def draw(self, run: Run) -> Figure | Missing:
         """The loss over all steps."""

@@ -17,6 +17,12 @@ from .theme import ALARM, DASHES, HEIGHT, MUTED, PANEL, SERIES
 
 DOTTED = (2, 3)
 """Dashes of a line that marks a level."""
+STEPS, ZOOMED, VALUES, TICKS = "steps", "zoomed", "values", "ticks"
+"""Parameters of every chart over steps, by which the page shows the same steps in all of them.
+
+`steps`: first and last of those shown; `zoomed`: whether these are a part, so that marks beyond are cut off; `values`,
+`ticks`: the range of a value axis that follows, and the ticks of a logarithmic one.
+"""
 POINTS_UP_TO = 30
 """A series of fewer values shows each as a point as well: a line through three of them says little."""
 
@@ -32,22 +38,30 @@ class Axes:
     height: int = HEIGHT
     bare: bool = False
     """Whether the surroundings say already that the axis is logarithmic."""
+    fixed: bool = False
+    """Whether the values shown stay when fewer steps are."""
 
     def x(self) -> alt.X:
         """The axis of steps. A single step gets room on both sides."""
         lonely = self.span.first == self.span.last
-        domain = [self.span.first - 1, self.span.last + 1] if lonely else [self.span.first, self.span.last]
         axis: dict[str, Any] = {"values": [self.span.first]} if lonely else {"tickMinStep": 1}
+        domain = {"expr": f"[{STEPS}[0] - 1, {STEPS}[1] + 1]" if lonely else STEPS}
         scale = {"domain": domain, "nice": False, "zero": False}
         return alt.X("step", type="quantitative", scale=scale, axis={"title": "step"} | axis)
 
     def y(self, field: str) -> alt.Y:
         """The axis of values; what lies outside a given domain is drawn on its edge."""
         kind: dict[str, Any] = {"type": "log"} if self.log else {"type": "linear", "zero": False}
-        ticks: dict[str, Any] = {"values": log_ticks(*self.domain)} if self.log else {}
-        scale = kind | {"domain": list(self.domain), "nice": False, "clamp": True}
+        ticks: dict[str, Any] = {"values": {"expr": TICKS}} if self.log else {}
+        domain = list(self.domain) if self.fixed else {"expr": VALUES}
+        scale = kind | {"domain": domain, "nice": False, "clamp": True}
         axis = ticks | {"title": self._title(), "labelExpr": SHORT_NUMBER}
         return alt.Y(field, type="quantitative", scale=scale, axis=axis)
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that its axes refer to, with their values at first."""
+        values = {} if self.fixed else {VALUES: list(self.domain)}
+        return values | ({TICKS: log_ticks(*self.domain)} if self.log else {})
 
     def _title(self) -> str | None:
         return (
@@ -204,6 +218,18 @@ def shade_keys(shaded: Span) -> tuple[Key, ...]:
 def layered(layers: Sequence[alt.Chart], height: int, description: str) -> alt.LayerChart:
     """The layers as one chart, as wide as the page gives it."""
     return cast("alt.LayerChart", alt.layer(*layers, width="container", height=height, description=description))
+
+
+def over(span: Span, layers: Sequence[alt.Chart], height: int, description: str, **parameters: Any) -> alt.LayerChart:
+    """The same of layers over the steps of `span`, with the parameters that the page sets."""
+    for layer in layers:
+        layer.mark.clip = alt.ExprRef(ZOOMED)
+    chart = layered(layers, height, description)
+    chart.params = [
+        alt.VariableParameter(name=name, value=value)
+        for name, value in {STEPS: [span.first, span.last], ZOOMED: False, **parameters}.items()
+    ]
+    return chart
 
 
 def _styles(series: Sequence[str], *, dashed: bool) -> dict[str, Any]:

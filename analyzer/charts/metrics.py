@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from .base import Chart, Figure, Missing, Section
+from .base import Chart, Figure, Missing
 from .binning import Span
 from .over_steps import LINES, Style, over_steps, whole
 
@@ -24,9 +24,10 @@ MOST = 12
 class Metrics(Chart):
     """Logged metrics by split; the loss has its own chart."""
 
-    name: ClassVar[str] = "metrics"
-    title: ClassVar[str] = "Metrics"
-    section: ClassVar[Section] = "performance"
+    name = "metrics"
+    title = "Metrics"
+    section = "learning"
+    shows = ("metrics.value",)
 
     def draw(self, run: Run) -> Figure | Missing:
         """The first metric."""

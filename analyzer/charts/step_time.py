@@ -1,41 +1,53 @@
-"""How long the steps took."""
+"""How long the steps took, and the pauses between them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ..absence import why_absent
 from ..wording import duration
-from .base import Chart, Figure, Missing, Section
+from .base import Chart, Figure, Missing
 from .over_steps import Style, over_steps
 
 if TYPE_CHECKING:
     from ..run import Run
 
+LINES = {"within the step": "duration", "until the next": "pause"}
+
 
 class StepTime(Chart):
-    """Duration of each step on the host's clock, recording included."""
+    """Duration of each step on the host's clock, recording included, and of what followed before the next began."""
 
-    name: ClassVar[str] = "step-time"
-    title: ClassVar[str] = "Step time"
-    section: ClassVar[Section] = "performance"
+    name = "step-time"
+    title = "Step time"
+    section = "performance"
+    shows = ("steps.duration", "steps.pause")
 
     def draw(self, run: Run) -> Figure | Missing:
         """Milliseconds over the steps."""
         if not run.has("steps", "duration"):
             return Missing(self.title, why_absent(run, "steps", "duration"))
-        frame = run.frame("steps", "duration", "probed").with_columns((1e3 * pl.col("duration")).alias("ms"))
+        frame = run.frame("steps", "probed", *LINES.values())
+        lines = {label: column for label, column in LINES.items() if frame[column].count()}
         return over_steps(
             run,
-            frame,
+            pl.concat(_milliseconds(frame, label, column) for label, column in lines.items()),
             "ms",
             title=self.title,
-            reading="From the start of a step to the end of the optimizer's, on the host's clock, recording included.",
+            reading=(
+                "On the host's clock: from the start of a step to the end of the optimizer's, recording included, and "
+                "from there to the next, which is loading, logging and validation."
+            ),
             style=Style(axis="ms", log=True, middle="median"),
+            series=tuple(lines) if len(lines) > 1 else (),
             note=_probes(frame),
         )
+
+
+def _milliseconds(frame: pl.DataFrame, label: str, column: str) -> pl.DataFrame:
+    return frame.select("step", pl.lit(label).alias("series"), (1e3 * pl.col(column)).alias("ms")).drop_nulls("ms")
 
 
 def _probes(frame: pl.DataFrame) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from ..absence import why_absent
 from ..wording import count, number, plural, shape_words
-from .base import Chart, Figure, Missing, Section
+from .base import Chart, Figure, Missing
 from .binning import Span, bands
-from .marks import Axes, fit_domain, layered, line_layers, odd_keys, series_keys
+from .marks import Axes, fit_domain, line_layers, odd_keys, over, series_keys
 from .over_steps import whole
-from .tensor_rows import tensors_with
+from .rows import names_with
 
 if TYPE_CHECKING:
     from ..manifest import TensorInfo
@@ -24,7 +24,12 @@ MOST = 96
 
 HEIGHT = 110
 
-SERIES = {"grad_norm": "gradient norm", "update_norm": "update norm", "distance": "distance from start"}
+SERIES = {
+    "param_norm": "parameter norm",
+    "grad_norm": "gradient norm",
+    "update_norm": "update norm",
+    "distance": "distance from start",
+}
 
 KEYS = series_keys(tuple(SERIES.values()))
 """The legend that all of these charts share."""
@@ -33,9 +38,10 @@ KEYS = series_keys(tuple(SERIES.values()))
 class TensorHistory(Chart):
     """One chart for each tensor. `first` names tensors to draw in any case, those that findings speak of."""
 
-    name: ClassVar[str] = "tensor-history"
-    title: ClassVar[str] = "Tensors one by one"
-    section: ClassVar[Section] = "tensors"
+    name = "tensor-history"
+    title = "Tensors one by one"
+    section = "tensors"
+    shows = ("layers.update_norm", "layers.param_norm")
 
     def __init__(self, first: Iterable[str] = ()) -> None:
         self.first = tuple(first)
@@ -50,7 +56,7 @@ class TensorHistory(Chart):
         if not columns:
             yield Missing(self.title, why_absent(run, "layers", "grad_norm"))
             return
-        named = dict.fromkeys(name for column in columns for name in tensors_with(run, column))
+        named = dict.fromkeys(name for column in columns for name in names_with(run, "layers", column))
         order = [tensor.name for tensor in run.tensors if tensor.name in named]
         chosen = _choice(list(dict.fromkeys([*order, *named])), self.first)
         bins = max(40, min(120, 6000 // len(chosen)))
@@ -98,7 +104,7 @@ def _figure(binned: pl.DataFrame, span: Span, name: str, kind: str, bins: int) -
     layers = line_layers(binned, axes, tuple(SERIES.values()), width=span.width(bins))
     return Figure(
         title=name,
-        chart=layered(layers, axes.height, description),
+        chart=over(span, layers, axes.height, description, **axes.parameters()),
         reading=kind,
         description=description,
         keys=odd_keys(binned),

@@ -31,7 +31,9 @@ def render_report(run: Run, result: RunResult, *, tool: str) -> str:
     Its size depends on the model and the findings, not on the number of steps: charts carry bands of at most 500 bins.
     """
     figures = Figures(run)
-    findings = figures.findings(result.findings)
+    instruments = [(section, title, intro, figures.section(section)) for section, title, intro in INSTRUMENTS]
+    heatmaps = figures.section("layers")
+    tensors = figures.section("tensors", _named(result.findings))
     return render(
         "report.html.jinja",
         tool=tool,
@@ -41,10 +43,10 @@ def render_report(run: Run, result: RunResult, *, tool: str) -> str:
         severities=SEVERITIES,
         facts=run_facts(run),
         sparkline=loss_sparkline(run),
-        findings=findings,
-        instruments=[(title, intro, figures.section(section)) for section, title, intro in INSTRUMENTS],
-        heatmaps=figures.section("layers"),
-        tensors=figures.section("tensors", _named(result.findings)),
+        findings=figures.findings(result.findings),
+        instruments=instruments,
+        heatmaps=heatmaps,
+        tensors=tensors,
         tensor_keys=KEYS,
         tensors_left_out=left_out(run),
         audits=audits(run),
@@ -57,16 +59,16 @@ def render_report(run: Run, result: RunResult, *, tool: str) -> str:
 
 
 INSTRUMENTS: tuple[tuple[Section, str, str], ...] = (
+    ("learning", "Learning", "What came of it."),
     ("step-size", "Step size", "Whether the steps are too short or too long, and how far they have led."),
-    (
-        "gradients",
-        "Gradients",
-        "Whether they reach every layer, and what happened to them on the way to the optimizer.",
-    ),
+    ("gradients", "Gradients", "How noisy they are, and whether they reach every layer and the optimizer."),
+    ("curvature", "Curvature", "How sharp the valley is that the training descends."),
     ("hyperparameters", "Hyperparameters", "What the schedule really did."),
-    ("performance", "Performance", "What came of it, and how fast."),
+    ("data", "Data", "What the model was given, and what it made of it."),
+    ("units", "Units", "Which of them take no part."),
+    ("performance", "Performance", "How fast it went, and where the time was spent."),
 )
-"""Cockpit's instruments, in its order."""
+"""What came of the training, and then Cockpit's instruments in its order."""
 
 
 def _named(findings: Iterable[Finding]) -> tuple[str, ...]:

@@ -1,10 +1,9 @@
-"""Figures ready for the page: drawn, written as JSON, and numbered."""
+"""Figures ready for the page: drawn, written as JSON, and with an anchor; findings with the charts they lead to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -16,6 +15,7 @@ from ..charts.tensor_history import TensorHistory
 from .specs import spec_json
 
 if TYPE_CHECKING:
+    from ..charts.binning import Span
     from ..findings import Finding
     from ..run import Run
 
@@ -30,26 +30,47 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True)
+class Panel:
+    """What a section of the page shows, and what it cannot."""
+
+    drawn: tuple[Drawn, ...]
+    missing: tuple[Missing, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FindingView:
-    """A finding with its anchor, its chart, and the symptoms folded under it."""
+    """A finding with its anchor, its own chart, the chart of the page that shows more, and its symptoms."""
 
     anchor: str
     finding: Finding
     chart: Drawn | Missing | None
+    elsewhere: Drawn | None
     symptoms: tuple[FindingView, ...]
+
+    @property
+    def span(self) -> Span | None:
+        """The steps that its own chart shows, if these are a part of the run."""
+        return self.chart.figure.span if isinstance(self.chart, Drawn) else None
 
 
 class Figures:
-    """Draws the charts of one run; a chart that fails leaves a sentence in its place, never a lost report."""
+    """Draws the figures of a run. A chart that fails becomes a sentence: the rest of the report stands.
+
+    Findings lead to the charts of the sections that were drawn before them.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._numbers = count(1)
+        self._by_column: dict[str, Drawn] = {}
 
-    def section(self, section: Section, first: tuple[str, ...] = ()) -> tuple[Drawn | Missing, ...]:
+    def section(self, section: Section, first: tuple[str, ...] = ()) -> Panel:
         """The figures of a section; `first` names tensors that must be among those drawn one by one."""
-        charts = [_instance(chart, first) for chart in CHARTS if chart.section == section]
-        return tuple(drawn for chart in charts for drawn in self._all(chart))
+        charts = [_naming(chart, first) for chart in CHARTS if chart.section == section]
+        found = [drawn for chart in charts for drawn in self._all(chart)]
+        return Panel(
+            tuple(item for item in found if isinstance(item, Drawn)),
+            tuple(item for item in found if isinstance(item, Missing)),
+        )
 
     def findings(self, findings: Iterable[Finding]) -> tuple[FindingView, ...]:
         """The findings with their charts; anchors are the rule's code, numbered where a rule fired more than once."""
@@ -59,27 +80,30 @@ class Figures:
     def _finding(self, finding: Finding, seen: dict[str, int]) -> FindingView:
         seen[finding.code] = seen.get(finding.code, 0) + 1
         anchor = finding.code if seen[finding.code] == 1 else f"{finding.code}-{seen[finding.code]}"
-        chart = self._guarded("Evidence", lambda: draw_evidence(self._run, finding))
-        return FindingView(anchor, finding, chart, tuple(self._finding(symptom, seen) for symptom in finding.explains))
+        chart = self._guarded("Evidence", f"evidence-{anchor}", lambda: draw_evidence(self._run, finding))
+        ref = finding.chart
+        elsewhere = self._by_column.get(f"{ref.table}.{ref.column}") if ref else None
+        symptoms = tuple(self._finding(symptom, seen) for symptom in finding.explains)
+        return FindingView(anchor, finding, chart, elsewhere, symptoms)
 
     def _all(self, chart: Chart) -> Iterator[Drawn | Missing]:
         """The figures of a chart, up to the first that fails."""
-        figures = iter(chart.figures(self._run))
+        figures, number = iter(chart.figures(self._run)), 1
         while True:
-            drawn = self._guarded(chart.title, lambda: next(figures, None))
+            anchor = f"chart-{chart.name}" if number == 1 else f"chart-{chart.name}-{number}"
+            drawn = self._guarded(chart.title, anchor, lambda: next(figures, None))
+            if isinstance(drawn, Drawn):
+                self._by_column = dict.fromkeys(chart.shows, drawn) | self._by_column
             if drawn is not None:
                 yield drawn
             if drawn is None or isinstance(drawn, Missing):
                 return
+            number += 1
 
-    def _guarded(self, title: str, draw: Callable[[], Figure | Missing | None]) -> Drawn | Missing | None:
+    def _guarded(self, title: str, anchor: str, draw: Callable[[], Figure | Missing | None]) -> Drawn | Missing | None:
         try:
             figure = draw()
-            return (
-                Drawn(f"chart-{next(self._numbers)}", figure, spec_json(figure.chart))
-                if isinstance(figure, Figure)
-                else figure
-            )
+            return Drawn(anchor, figure, spec_json(figure.chart)) if isinstance(figure, Figure) else figure
         except Exception as error:
             return Missing(
                 title,
@@ -87,5 +111,5 @@ class Figures:
             )
 
 
-def _instance(chart: type[Chart], first: tuple[str, ...]) -> Chart:
-    return TensorHistory(first) if chart is TensorHistory else chart()
+def _naming(chart: Chart, first: tuple[str, ...]) -> Chart:
+    return TensorHistory(first) if isinstance(chart, TensorHistory) else chart

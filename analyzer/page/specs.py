@@ -36,7 +36,9 @@ def script_json(data: Any) -> Markup:
 def by_column(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Rows as `{"n": rows, "columns": {name: values}}`; the page's script turns them back.
 
-    Values are a list; a single value where all are equal; for repeated words `{"of": words, "at": positions}`.
+    Values are a list; a single value where all are equal; `{"cycle": values}` where they come again and again,
+    `{"each": values, "times": n}` where each stands n times, as in a grid; `{"of": words, "at": positions}` for words,
+    the positions packed in turn.
     """
     names = list(rows[0]) if rows else []
     return {"n": len(rows), "columns": {name: _packed([row[name] for row in rows]) for name in names}}
@@ -46,10 +48,23 @@ def _packed(values: list[Any]) -> Any:
     if all(isinstance(value, str) for value in values):
         words = list(dict.fromkeys(values))
         place = {word: i for i, word in enumerate(words)}
-        return words[0] if len(words) == 1 else {"of": words, "at": [place[value] for value in values]}
-    short = [_short(value) for value in values]
-    same = all(value == short[0] for value in short)
-    return short[0] if same and not isinstance(short[0], (list, dict)) else short
+        return words[0] if len(words) == 1 else {"of": words, "at": _folded([place[value] for value in values])}
+    return _folded([_short(value) for value in values])
+
+
+def _folded(values: list[Any]) -> Any:
+    """The values without their repetitions, if these are regular."""
+    if not values or isinstance(values[0], (list, dict)):
+        return values
+    amount = len(values)
+    run = next((i for i, value in enumerate(values) if value != values[0]), amount)
+    if run == amount:
+        return values[0]
+    if run > 1 and amount % run == 0 and all(values[i] == values[i - i % run] for i in range(amount)):
+        return {"each": values[::run], "times": run}
+    turns = (i for i in range(2, amount // 2 + 1) if values[i] == values[0] and amount % i == 0)
+    period = next((i for i in turns if values[:i] * (amount // i) == values), None)
+    return {"cycle": values[:period]} if period else values
 
 
 def _short(value: Any) -> Any:

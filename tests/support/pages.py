@@ -27,6 +27,15 @@ HOSTILE = (
 )
 """Names as no one would give them: markup, script, template syntax, odd characters, great length."""
 
+EDGES = {
+    "gradient-histogram": ["-inf", -1.0, -0.5, -0.25, 0.25, 0.5, 1.0, "inf"],
+    "gradient-parameter-histogram": {
+        "gradient": ["-inf", -0.5, 0.5, "inf"],
+        "parameter": ["-inf", -1.0, 1.0, "inf"],
+    },
+}
+SHARES = (0.01, 0.04, 0.15, 0.6, 0.15, 0.04, 0.01)
+
 INSTRUMENTS = [
     {"name": "loss", "columns": [{"table": "steps", "column": "loss", "unit": "", "description": ""}]},
     {"name": "gradient-norm", "columns": [{"table": "layers", "column": "grad_norm", "unit": "", "description": ""}]},
@@ -41,6 +50,8 @@ def full_run(
     at = np.arange(steps)
     noise = rng.standard_normal(steps)
     columns: dict[str, Any] = {
+        **_individual(rng, noise),
+        **_curvature(at),
         "step": range(steps),
         "optimizer": 0,
         "time": at * 0.01,
@@ -71,6 +82,7 @@ def full_run(
         "target_min": 0.0,
         "target_max": 9.0,
         "class_counts": [[6.0, 58.0]] * steps,
+        "class_hits": [[3.0, 50.0 + 8 * s / steps] for s in range(steps)],
     }
     write_run(
         path / (name or "full"),
@@ -78,7 +90,15 @@ def full_run(
         _layers(rng, tensors, at[:: max(1, every)]),
         EVENTS,
         _metrics(steps),
-        manifest={"tensors": tensor_entries(tensors), "parameters": 1234, "instruments": INSTRUMENTS},
+        _modules(rng, at[:: max(1, every)]),
+        _histograms(rng, tensors, at[:: max(1, every)]),
+        manifest={
+            "tensors": tensor_entries(tensors),
+            "parameters": 1234,
+            "instruments": INSTRUMENTS,
+            "edges": EDGES,
+            "target": {"accuracy": 0.99},
+        },
     )
     return open_run(path / (name or "full"))
 
@@ -206,9 +226,74 @@ def _layers(rng: np.random.Generator, tensors: Sequence[str], steps: np.ndarray)
         "step": np.repeat(steps, len(tensors)),
         "tensor": list(tensors) * len(steps),
         "grad_norm": np.exp(rng.standard_normal(rows)),
+        "gsnr_sum": 3.0 * np.exp(rng.standard_normal(rows)),
+        "gsnr_count": 64.0,
+        "hess_trace": [
+            float(v) if step % 16 == 0 else None
+            for step, v in zip(np.repeat(steps, len(tensors)), 10 * rng.standard_normal(rows), strict=True)
+        ],
+        "silent_rows": rng.random(rows) / 8,
         "param_norm": np.full(rows, 4.0),
         "update_norm": 1e-3 * np.exp(rng.standard_normal(rows)),
         "distance": np.repeat(np.sqrt(steps * 1.0), len(tensors)),
+    }
+
+
+def _individual(rng: np.random.Generator, noise: np.ndarray) -> dict[str, Any]:
+    """Statistics of the individual gradients that fit a gradient whose norm is exp(noise / 2)."""
+    square = np.exp(noise)
+    return {
+        "individual_count": 64,
+        "inner_mean": square,
+        "inner_var": 9.0 * square**2,
+        "grad_var": 30.0 * square * np.exp(0.2 * rng.standard_normal(len(noise))),
+        "gsnr_sum": 40.0 * np.exp(0.2 * rng.standard_normal(len(noise))),
+        "gsnr_count": 1234.0,
+    }
+
+
+def _curvature(at: np.ndarray) -> dict[str, Any]:
+    """What is looked at every 16th step."""
+    known = at % 16 == 0
+    values = {
+        "hess_trace": -30.0 + at,
+        "ggn_trace": 50.0 + at,
+        "tic_sum": 7.0 + 0 * at,
+        "tic_count": 1234.0 + 0 * at,
+        "hess_max_ev": 5.0 + 0.1 * at,
+        "hess_max_ev_residual": 0.1 + 0 * at,
+    }
+    return {
+        name: [float(v) if seen else None for v, seen in zip(column, known, strict=True)]
+        for name, column in values.items()
+    }
+
+
+def _modules(rng: np.random.Generator, steps: np.ndarray) -> Mapping[str, Any]:
+    names, rows = ("1", "3"), 2 * len(steps)
+    return {
+        "step": np.repeat(steps, 2),
+        "module": names * len(steps),
+        "training": True,
+        "dead_share": rng.random(rows) / 4,
+        "saturated_share": rng.random(rows) / 2,
+        "unit_count": 128,
+        "normalized_over": 64,
+    }
+
+
+def _histograms(rng: np.random.Generator, tensors: Sequence[str], steps: np.ndarray) -> Mapping[str, Any]:
+    """Counts of 16 samples in the bins of `EDGES`; of both kinds at the first and the last of the steps."""
+    some = tensors[:8]
+    counts = rng.multinomial(1024, SHARES, size=len(steps) * len(some)).tolist()
+    joint = rng.multinomial(1024, np.full(9, 1 / 9)).tolist()
+    ends = {int(steps[0]), int(steps[-1])}
+    return {
+        "step": np.repeat(steps, len(some)),
+        "tensor": list(some) * len(steps),
+        "counts": counts,
+        "joint_counts": [joint if int(step) in ends else None for step in steps for _ in some],
+        "samples": 16,
     }
 
 

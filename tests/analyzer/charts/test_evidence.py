@@ -56,8 +56,7 @@ def test_the_steps_at_which_the_rule_fired_are_shaded_and_said(run):
 def test_the_chart_zooms_to_a_short_span_and_shows_every_step_there(run):
     figure = drawn(run, first_step=5, last_step=24, chart=ChartRef("steps", "loss"))
     (line,) = layers(figure, "line")
-    first, last = line["encoding"]["x"]["scale"]["domain"]
-    assert (first, last) == (0, 74)
+    assert {item["name"]: item["value"] for item in figure.chart.to_dict()["params"]}["steps"] == [0, 74]
     assert [row["step"] for row in values(figure, line)] == list(range(75))
 
 
@@ -102,9 +101,7 @@ def test_every_kind_of_column_can_be_evidence(run, ref):
     assert drawn(run, chart=ref).title
 
 
-@pytest.mark.parametrize(
-    "ref", [ChartRef("steps", "no_such"), ChartRef("no_such", "loss"), ChartRef("modules", "training")]
-)
+@pytest.mark.parametrize("ref", [ChartRef("steps", "no_such"), ChartRef("no_such", "loss"), ChartRef("events", "time")])
 def test_a_reference_that_leads_nowhere_says_so(run, ref):
     figure = draw_evidence(run, finding(chart=ref))
     assert isinstance(figure, Missing)

@@ -20,9 +20,16 @@ def back(packed: dict) -> list[dict]:
     """What the page's script makes of the columns."""
 
     def cell(column, i):
-        if isinstance(column, list):
-            return column[i]
-        return column["of"][column["at"][i]] if isinstance(column, dict) else column
+        match column:
+            case list():
+                return column[i]
+            case {"of": words, "at": places}:
+                return words[cell(places, i)]
+            case {"cycle": values}:
+                return values[i % len(values)]
+            case {"each": values, "times": times}:
+                return values[i // times]
+        return column
 
     return [{name: cell(column, i) for name, column in packed["columns"].items()} for i in range(packed["n"])]
 
@@ -37,6 +44,15 @@ def back(packed: dict) -> list[dict]:
 )
 def test_columns_hold_what_the_rows_held(rows):
     assert back(json.loads(script_json(by_column(rows)))) == rows
+
+
+def test_a_grid_is_written_without_its_repetitions():
+    rows = [{"row": row, "step": step, "value": row * step} for row in (3, 5, 7) for step in (0, 10, 20, 30)]
+    columns = by_column(rows)["columns"]
+    assert columns["row"] == {"each": [3, 5, 7], "times": 4}
+    assert columns["step"] == {"cycle": [0, 10, 20, 30]}
+    assert len(columns["value"]) == 12
+    assert back(by_column(rows)) == rows
 
 
 def test_numbers_keep_four_digits_and_repeated_words_are_written_once():
