@@ -138,12 +138,17 @@ def amplification(run: Run, step: int | None = None) -> pl.DataFrame:
     )
 
 
-def update_ratios(run: Run) -> pl.DataFrame:
+def update_ratios(run: Run, optimizer: int | None = None) -> pl.DataFrame:
     """Updates relative to the weights, a row per probe: `median`, `largest` and `smallest` over the trained tensors.
 
-    Tensors that no optimizer holds are left out, and those that began at zero or nearly so, whose ratio says nothing.
+    Tensors that no optimizer holds are left out, or that others hold than the one at that position, and those that
+    began at zero or nearly so, whose ratio says nothing.
     """
-    held = {tensor.name: tensor.numel for tensor in weights(run) if tensor.group is not None}
+    held = {
+        tensor.name: tensor.numel
+        for tensor in weights(run)
+        if tensor.group is not None and (optimizer is None or _optimizer(run, tensor) == optimizer)
+    }
     frame = of_weights(run, "update_ratio", "param_norm").filter(pl.col("tensor").is_in(list(held)))
     sizes = pl.DataFrame({"tensor": list(held), "numel": list(held.values())}, {"tensor": pl.String, "numel": pl.Int64})
     began = frame.group_by("tensor").agg(pl.col("param_norm").first()).join(sizes, on="tensor")

@@ -37,10 +37,11 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class ModuleInfo:
-    """A module of the model, by its dotted name and its class."""
+    """A module of the model, by its dotted name and class. `dropout`: the share that it drops in training, if any."""
 
     name: str
     type: str
+    dropout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,10 @@ def read_manifest(path: Path) -> Manifest:
         parameters=file.maybe_integer("parameters", least=0),
         model=file.maybe_text("model"),
         tensors=tuple(_tensor(item) for item in file.objects("tensors")),
-        modules=tuple(ModuleInfo(item.text("name"), item.text("type", "")) for item in file.objects("modules")),
+        modules=tuple(
+            ModuleInfo(item.text("name"), item.text("type", ""), item.maybe_number("dropout"))
+            for item in file.objects("modules")
+        ),
         groups=tuple(_group(item) for item in file.objects("groups")),
         loss=_loss(file.maybe_object("loss")),
         instruments=tuple(_instrument(item) for item in file.objects("instruments")),

@@ -106,9 +106,13 @@ def starting_level(run: Run, series: pl.DataFrame) -> tuple[float, float]:
 
 
 def first_nonfinite(run: Run) -> int | None:
-    """The first step whose loss or gradient is not finite, those that a gradient scaler skipped left out."""
-    frame = run.frame("steps", "loss", "grad_norm", "skipped")
-    bad = pl.col("loss").is_finite().not_() | pl.col("grad_norm").is_finite().not_()
+    """The first step whose loss or gradient is not finite, those that a gradient scaler skipped left out.
+
+    A gradient that is finite when the optimizer steps was only scaled too far before.
+    """
+    frame = run.frame("steps", "loss", "grad_norm", "grad_norm_clipped", "skipped")
+    gradient = pl.coalesce("grad_norm_clipped", "grad_norm")
+    bad = pl.col("loss").is_finite().not_() | gradient.is_finite().not_()
     found = frame.filter(bad & ~pl.col("skipped").fill_null(value=False))
     return None if found.is_empty() else int(found["step"][0])
 

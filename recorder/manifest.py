@@ -22,6 +22,10 @@ from . import __version__, schema
 from .context import Context
 from .instruments import Instrument
 
+_DROPOUTS = (
+    nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout,
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
@@ -77,7 +81,7 @@ def run_file(
         "parameters": sum(p.numel() for p in context.tensors.parameters if _materialised(p)),
         "model": type(context.model).__name__,
         "tensors": _tensors(context, order),
-        "modules": [{"name": name, "type": type(module).__name__} for name, module in _called(context.model, order)],
+        "modules": [_module(name, module) for name, module in _called(context.model, order)],
         "groups": [_group(i, o, group) for i, o in enumerate(context.optimizers) for group in o.param_groups],
         "loss": _loss(context.loss_fn),
         "instruments": [_instrument(instrument) for instrument in instruments],
@@ -108,6 +112,13 @@ def _called(model: nn.Module, order: Sequence[nn.Module]) -> list[tuple[str, nn.
     """Named modules in forward order; those never called come last, in the order of registration."""
     place = {id(module): i for i, module in enumerate(order)}
     return sorted(model.named_modules(), key=lambda item: place.get(id(item[1]), len(place)))
+
+
+def _module(name: str, module: nn.Module) -> dict[str, Any]:
+    """A module, with the share that it drops out in training, if any."""
+    row: dict[str, Any] = {"name": name, "type": type(module).__name__}
+    share = getattr(module, "p" if isinstance(module, _DROPOUTS) else "dropout", None)
+    return row | {"dropout": share} if isinstance(share, float) and share > 0 else row
 
 
 def _tensors(context: Context, order: Sequence[nn.Module]) -> list[dict[str, Any]]:

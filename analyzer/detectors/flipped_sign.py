@@ -113,7 +113,7 @@ class FlippedSign(Detector):
             yield self._finding(series, "the loss has no floor", [told], 0.7)
         elif metric := next(filter(partial(self._shunned, run), directed(run)), None):
             first, last = float(metric.values["value"][0]), float(metric.values["value"][-1])
-            told = f"{metric} gets worse from the start, from {number(first)} to {number(last)}, by steps of no great size."
+            told = f"{metric} gets worse from the start, from {number(first)} to {number(last)}, by moderate steps."
             yield self._finding(series, f"{metric} is driven the wrong way", [told], 0.85)
         else:
             raise NotApplicable("the loss is not one that is known to be zero at best, and no metric gets ever worse")

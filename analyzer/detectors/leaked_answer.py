@@ -30,7 +30,8 @@ class LeakedAnswer(Detector):
     20 steps and a twentieth of the run, and ends below 1 % of it. For the tokens of a sequence, whose next one nobody
     can foretell that well, a fifth of the run is soon enough. Validation data must agree, where their loss was logged:
     it is below 3 %. A warning then, a note otherwise: data that are told apart by a straight line are learned as fast,
-    so that this alone proves nothing.
+    so that this alone proves nothing. A note, too, if a regression or the next tokens of sequences are foretold on
+    validation data so well that hardly anything of the loss is left, however long it took.
 
     ## Why it matters
     An identifier, a column made from the label, or a target that is not shifted makes a perfect model that is of no
@@ -45,6 +46,7 @@ class LeakedAnswer(Detector):
     - `share` (0.05, share of the run), `tokens` (0.2, the same for sequences).
     - `rest` (0.01, share of the loss at the end): with the answer among the features 0.002 to 0.008 were left.
     - `elsewhere` (0.03, the same on validation data).
+    - `almost` (0.02, the same of quantities and tokens at any time): calibrated, healthy trainings had 0.08 left.
 
     ## References
     - Kaufman et al. 2012, Leakage in data mining.
@@ -66,6 +68,8 @@ class LeakedAnswer(Detector):
     """Share of the loss that knows nothing."""
     elsewhere: float = 0.03
     """Share of the loss that knows nothing."""
+    almost: float = 0.02
+    """Share of the loss that knows nothing."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding."""
@@ -82,6 +86,16 @@ class LeakedAnswer(Detector):
         agrees = self._agrees(run, progress)
         if soon is not None and progress.end.value < self.rest * progress.reference and agrees is not False:
             yield self._finding(run, progress, soon, confirmed=agrees is True)
+        elif self._too_good(run, progress):
+            yield self._finding(run, progress, None, confirmed=False)
+
+    def _too_good(self, run: Run, progress: Progress) -> bool:
+        """Whether next to nothing is left of what nobody foretells to the last digit: a quantity, or the next token."""
+        values = logged(run, "loss")["value"]
+        if len(values) < 3 or not (_tokens(run) or loss_name(run) in _REGRESSION):
+            return False
+        limit = self.almost * progress.reference
+        return scalar(values.tail(3).median()) < limit and progress.end.value < limit
 
     def _soon(self, run: Run, progress: Progress) -> int | None:
         """The step at which the loss fell below a tenth, if that is too soon."""
@@ -99,25 +113,27 @@ class LeakedAnswer(Detector):
             return None
         return scalar(values.tail(3).median()) < self.elsewhere * progress.reference
 
-    def _finding(self, run: Run, progress: Progress, soon: int, *, confirmed: bool) -> Finding:
+    def _finding(self, run: Run, progress: Progress, soon: int | None, *, confirmed: bool) -> Finding:
         left = progress.end.value / progress.reference if progress.reference else math.nan
         reference = progress.zero.name if progress.zero else "the first loss"
         what = f"of {reference} ({number(progress.reference)})"
-        supporting = [f"At step {count(soon)} of {count(run.step_count)} a tenth was left {what}."]
-        if confirmed:
+        quick = f"At step {count(soon)} of {count(run.step_count)} a tenth was left {what}."
+        supporting = [] if soon is None else [quick]
+        if confirmed or soon is None:
             supporting.append("The loss on validation data is as low.")
+        fell = "" if soon is None else f"fell below a tenth {what} by step {count(soon)}, and "
+        end = f"ended at {percent(left)} of {'it' if soon is not None else what.removeprefix('of ')}"
         return Finding(
             code=self.code,
             name=self.name,
             severity=self.severity if confirmed else "note",
-            message=f"Too good too soon: the loss fell below a tenth {what} by step {count(soon)}, and ended at"
-            f" {percent(left)} of it.",
+            message=f"Too good {'' if soon is None else 'too soon '}to be true: the loss {fell}{end}.",
             confidence=0.6 if confirmed else 0.4,
             first_step=run.first_step,
-            last_step=soon,
-            value=float(soon),
-            threshold=float(self.steps),
-            unit="steps",
+            last_step=run.last_step if soon is None else soon,
+            value=left if soon is None else float(soon),
+            threshold=self.almost if soon is None else float(self.steps),
+            unit="share" if soon is None else "steps",
             evidence=Evidence(tuple(supporting), ("Classes that a straight line tells apart are learned as fast.",)),
             causes=(
                 "A feature that is made from the target, or known only after it",

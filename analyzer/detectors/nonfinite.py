@@ -127,9 +127,12 @@ class NonFinite(Detector):
 def _first(run: Run) -> int | None:
     """The first step at which anything is not finite, in the steps or in the layers."""
     values = ("grad_norm", "param_norm", "update_norm")
-    skipped = run.frame("steps", "skipped").filter(pl.col("skipped"))
+    steps = run.frame("steps", "skipped", "grad_norm_clipped")
+    skipped, unscaled = steps.filter(pl.col("skipped")), steps.filter(pl.col("grad_norm_clipped").is_finite())["step"]
     layers = run.frame("layers", *values).join(skipped, on="step", how="anti", maintain_order="left")
-    bad = layers.filter(pl.any_horizontal(pl.col(name).is_finite().not_() for name in values))
+    gradient = pl.col("grad_norm").is_finite().not_() & pl.col("step").is_in(unscaled.implode()).not_()
+    others = (pl.col(name).is_finite().not_() for name in values[1:])
+    bad = layers.filter(pl.any_horizontal(gradient, *others))
     found = (first_nonfinite(run), None if bad.is_empty() else int(bad["step"][0]))
     return min((step for step in found if step is not None), default=None)
 

@@ -31,8 +31,8 @@ class RateTooLarge(Detector):
     than they began), or an update was larger than a tenth of the weights in half of the layers. It looks only where a
     rate shows: at the start, in and after warm-up, and after the rate rose. A run whose outputs are far too large
     before the first update is left to GRD001 and UPD004. A step that moved half of the layers by more than their own
-    norm is worth a note whatever the loss says, if it says anything. The mean of alpha decides nothing: good trainings overshoot a
-    little all the time.
+    norm is worth a note, whatever the loss says. The mean of alpha decides nothing: good trainings overshoot a little
+    all the time.
 
     ## Why it matters
     Steps that overshoot throw the parameters where the model knows less than nothing. Units die there, and the loss
@@ -86,13 +86,13 @@ class RateTooLarge(Detector):
             )
         overwritten = self._overwritten(run)
         try:
-            found = self._harmful(run)
+            found = self._harmful(run) or overwritten
         except NotApplicable:
             if overwritten is None:
                 raise
-            found = None
-        if found or overwritten:
-            yield found or overwritten
+            found = overwritten
+        if found is not None:
+            yield found
 
     def _harmful(self, run: Run) -> Finding | None:
         """What two witnesses tell."""

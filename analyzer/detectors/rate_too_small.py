@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import polars as pl
@@ -28,9 +28,11 @@ class RateTooSmall(Detector):
     Asks for two witnesses, over the steps at full learning rate. *The steps:* in every layer the median update is below
     1e-3 of the weights, and none ever was large. What is more, they all pointed the same way (the parameters ended at
     least half as far from their start as the lengths of the updates add up to), or could not have moved any layer by a
-    tenth in all. *The loss:* it has fallen by less than a fifth, and is not at a floor: the model knows little more
+    fifth in all. *The loss:* it has fallen by less than a fifth, and is not at a floor: the model knows little more
     than one that never saw its input. Small updates of a training that has converged are no finding, nor those of the
-    first layers alone, which are vanishing gradients.
+    first layers alone, which are vanishing gradients. Worth a note are steps below 2e-3 that lead straight on while
+    much is left to learn, and, where the loss does not tell (adversarial, negative), an optimizer whose layers hardly
+    move.
     Alpha is told as evidence only: a step that hardly moves has an alpha of -1 without noise, but of -1/(1 + noise
     scale / batch size) with it, so that no threshold separates.
 
@@ -45,11 +47,14 @@ class RateTooSmall(Detector):
     - `ratio` (0.001, update over weight): what cs231n recommends; MindInsight watches 1e-4.
     - `straightness` (0.5, distance over sum of updates): calibrated. Rates that were too small have 0.56 to 1.1, with
       batches of 8 0.3; labels that say nothing 0.1 to 0.5, converged trainings less than 0.1.
-    - `reach` (0.1, sum of updates over weight): less than that cannot have got anywhere. Healthy trainings moved some
-      layer by 0.15 to 1 within 500 steps.
+    - `reach` (0.2, sum of updates over weight): less than that cannot have got far. Healthy trainings moved some layer
+      by 0.15 to 1 within 500 steps, and their loss fell.
     - `peak_ratio` (0.003, update over weight): larger steps at any time are no finding, as they may kill units.
     - `fall` (0.2, share of the first loss): a larger fall is no finding. A guess; a tenfold rate often falls by more.
     - `steps` (100 steps at full rate): fewer prove nothing.
+    - `standing` (0.05, sum of updates over weight): what is worth a note where the loss does not tell.
+    - `straight_on` (0.7, distance over sum of updates) and `left` (0.5, share learned): the same where the loss falls,
+      but slowly. Calibrated, healthy trainings that had learned less went at most half as far as their steps are long.
 
     ## References
     - Karpathy, CS231n: ratio of updates to weights, around 1e-3. Schneider et al. 2021, Cockpit, figure 5.
@@ -65,7 +70,7 @@ class RateTooSmall(Detector):
     """Update norm over parameter norm."""
     straightness: float = 0.5
     """Distance from the start over the sum of the updates."""
-    reach: float = 0.1
+    reach: float = 0.2
     """Sum of the updates over parameter norm."""
     peak_ratio: float = 3e-3
     """Update norm over parameter norm."""
@@ -73,14 +78,19 @@ class RateTooSmall(Detector):
     """Share of the first loss."""
     steps: int = 100
     """Steps at full learning rate."""
+    standing: float = 0.05
+    """Sum of the updates over parameter norm."""
+    straight_on: float = 0.7
+    """Distance from the start over the sum of the updates."""
+    left: float = 0.5
+    """Share of what there was to learn."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding."""
-        if adversarial(run):
-            raise NotApplicable("several optimizers take turns: the loss does not have to fall")
         progress, phase = measured(run), phases(run)
-        if progress is None or phase is None:
-            raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
+        if adversarial(run) or progress is None or phase is None:
+            yield from self._standing(run)
+            return
         first, last = phase.full()
         if phase.full_from is None or last - first + 1 < self.steps:
             raise NotApplicable(f"fewer than {self.steps} steps were taken at the full learning rate")
@@ -94,6 +104,46 @@ class RateTooSmall(Detector):
             raise NotApplicable("no update of a weight tensor was recorded at the full learning rate")
         if self._tiny(inside, ratios, phase) and self._aimed(run, inside) and self._fruitless(run, progress):
             yield self._finding(run, progress, phase, inside)
+        elif self._slow(run, inside, progress):
+            yield replace(self._finding(run, progress, phase, inside), severity="note", confidence=0.6)
+
+    def _slow(self, run: Run, inside: pl.DataFrame, progress: Progress) -> bool:
+        """Whether small steps lead straight on, with much left to learn: larger ones would do."""
+        straight = straightness(run)
+        small = scalar(inside["largest"].median()) < 2 * self.ratio
+        return small and straight is not None and straight > self.straight_on and 0 < progress.learned < self.left
+
+    def _standing(self, run: Run) -> Iterator[Finding]:
+        """Where the loss does not tell: optimizers whose steps could not have got anywhere. Raises if there is none."""
+        found = False
+        for position in sorted({group.optimizer for group in run.groups}):
+            ratios = update_ratios(run, position)
+            largest = scalar(ratios["largest"].median()) if ratios.height >= 10 else 0.0
+            if 0 < largest * run.step_count < self.standing:
+                found = True
+                yield self._unmoved(run, position, largest)
+        if not found:
+            raise NotApplicable("several optimizers take turns, or the loss takes negative values: it need not fall")
+
+    def _unmoved(self, run: Run, optimizer: int, largest: float) -> Finding:
+        group = next(group for group in run.groups if group.optimizer == optimizer)
+        moved = f"moves by {number(largest, 2)} of its norm a step"
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity="note",
+            message=f"Of the layers of {group.type} ({number(group.lr)}) the one that moves most {moved}: in all"
+            f" {count(run.step_count)} steps it could not get further than {percent(largest * run.step_count)}.",
+            confidence=0.6,
+            first_step=run.first_step,
+            last_step=run.last_step,
+            value=largest * run.step_count,
+            threshold=self.standing,
+            evidence=Evidence((f"The steps are as small throughout ({moved}).",), ("The loss does not tell.",)),
+            causes=_CAUSES,
+            advice=("Multiply the learning rate by 10 until the layers move by about a thousandth a step.",),
+            chart=ChartRef("layers", "update_ratio", reference=self.ratio),
+        )
 
     def _tiny(self, inside: pl.DataFrame, ratios: pl.DataFrame, phase: Phases) -> bool:
         """Whether the steps are small, but not because there is no gradient at all."""

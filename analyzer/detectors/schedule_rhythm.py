@@ -30,8 +30,8 @@ class ScheduleRhythm(Detector):
     of its peak. *Zero:* it was zero before the run was nearly over. *A warm-up that never ends:* it was still rising at
     the last step. *Cycles:* it went down and up again so often that a cycle is shorter than an epoch. *A jump on
     resuming:* a resumed run goes on at ten times the rate or more. Only a jump of the loss makes that last one a
-    finding, and for the others the training must have got on badly: learned little, or still be falling at the end. Of a
-    training that got on well, a warm-up that never ended is worth a note.
+    finding, and for the others the training must have got on badly: learned little, or still be falling at the end. Of
+    a training that got on well, a warm-up that never ended is worth a note.
 
     ## Why it matters
     A schedule that counts epochs and is stepped at every batch is over within the first epoch; one that counts batches

@@ -30,7 +30,7 @@ class TooMuchRegularisation(Detector):
     the update) and shrank the weights below `shrunk` of their first norm;
     *a penalty in the loss* that did so without any decay, where the first loss is far above that of uniform
     predictions, or the training loss ended far above the validation loss, or the weights all but vanished;
-    *dropout*, where the training loss stayed significantly above the validation loss.
+    *dropout*, where it drops nearly all, or the training loss stayed significantly above the validation loss.
 
     ## Why it matters
     The model is worse on all data, the training data included, than it would be without.
@@ -44,6 +44,7 @@ class TooMuchRegularisation(Detector):
     - `decay` (0.25, share of the first steps): calibrated. Healthy: 0.02 and less, faulty: 0.33 to 1.
     - `shrunk` (0.6, share of the first norm): calibrated. Healthy weights grew, with few exceptions.
     - `gap` (1.3, training loss over validation loss): a guess.
+    - `dropped` (0.8, share that is dropped): more than anybody recommends.
 
     ## References
     - Loshchilov and Hutter 2019, Decoupled weight decay. Full Stack Deep Learning, Troubleshooting.
@@ -63,6 +64,8 @@ class TooMuchRegularisation(Detector):
     """Share of the first norm."""
     gap: float = 1.3
     """Training loss over validation loss."""
+    dropped: float = 0.8
+    """Share that a dropout module drops."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding."""
@@ -118,16 +121,19 @@ class TooMuchRegularisation(Detector):
         )
 
     def _dropped(self, run: Run, progress: Progress) -> _Mechanism | None:
-        drops = [module.name for module in run.manifest.modules if "dropout" in module.type.lower()]
-        ratio = _over_validation(run)
+        drops = [module for module in run.manifest.modules if module.dropout or "dropout" in module.type.lower()]
+        ratio, share = _over_validation(run), max((module.dropout or 0.0 for module in drops), default=0.0)
         nothing = bool(uninformed(run, progress))
         exploded = progress.end.value > 1.5 * progress.reference
-        if not drops or exploded or not (ratio > self.gap or (nothing and ratio > 1.03)):
+        if not drops or exploded or not (ratio > self.gap or (nothing and ratio > 1.03) or share >= self.dropped):
             return None
+        told = f"With dropout ({listed([module.name for module in drops])}"
+        told += f", up to {percent(share)})" if share else ")"
+        beside = f"the training loss stays at {number(ratio, 3)} times the validation loss"
         return _Mechanism(
-            f"With dropout ({listed(drops)}) the training loss stays at {number(ratio, 3)} times the validation loss",
-            ratio,
-            self.gap,
+            f"{told} {beside if ratio > 1.03 else 'hardly anything is left to learn from'}",
+            ratio if ratio > self.gap else share,
+            self.gap if ratio > self.gap else self.dropped,
             ("Dropout with far too large a share",),
             ("Lower the dropout to 0.1 to 0.5; look whether its argument is the share that is dropped, not kept.",),
             "error" if nothing else "warning",

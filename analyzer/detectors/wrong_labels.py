@@ -31,8 +31,9 @@ class WrongLabels(Detector):
     """The labels do not belong to the inputs: they are random, shifted against them, or many of them are wrong.
 
     ## What it does
-    Inputs that are the same at every probe, with other labels each time, are a finding at once. Else it judges
-    classifications, in three ways. *Memorised:* the training loss falls below that of a model that knows
+    Inputs that are the same at every probe, with other labels each time, are a finding at once. Of losses other than
+    classifications it warns if the training loss falls by a fifth, and the validation loss, which begins where that
+    did, never falls. It judges classifications in three ways. *Memorised:* the training loss falls below that of a model that knows
     nothing, the validation loss never did, nor was the accuracy better than that of the most frequent class. *Nothing
     to learn:* the loss stays at that of a model that knows nothing, though the layers move at a sound pace without
     aim, the inputs are sound, and nothing harmed the loss; where individual gradients were recorded, they must cancel
@@ -150,7 +151,7 @@ class WrongLabels(Detector):
             return None
         comparable = start.value / 1.3 < first < start.value * 1.3
         falls = start.value - progress.end.value > max(0.2 * start.value, 3 * start.error)
-        if not (comparable and falls and best > (1 - self.margin) * min(first, start.value) and last >= best):
+        if not (comparable and falls and best > (1 - self.margin) * start.value and last >= best):
             return None
         told = f"The training loss fell from {number(start.value)} to {number(progress.end.value)}; the validation loss"
         return (

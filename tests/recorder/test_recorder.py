@@ -50,6 +50,15 @@ def test_the_run_file_describes_itself(tmp_path: Path) -> None:
     assert (end["status"], end["steps"], end["last_step"]) == ("completed", 3, 2)
 
 
+def test_the_run_file_says_what_is_dropped(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(6, 5), nn.Dropout(0.3), nn.Dropout(0.0), nn.Linear(5, 3))
+    train(tmp_path / "run", net, batches(2), nn.CrossEntropyLoss())
+    run = json.loads((tmp_path / "run" / "run-a00.json").read_text())
+    assert {module["name"]: module.get("dropout") for module in run["modules"]} == {
+        "": None, "0": None, "1": 0.3, "2": None, "3": None,
+    }  # fmt: skip
+
+
 def test_tensors_stand_in_forward_order(tmp_path: Path) -> None:
     class Backwards(nn.Module):
         def __init__(self) -> None:

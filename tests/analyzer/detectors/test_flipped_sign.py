@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch.nn.functional as F  # noqa: N812
 from support.recorded import recorded, says
-from support.synthetic import CHANCE, Training, falling, flat, found, loss_input
+from support.synthetic import CHANCE, Training, falling, flat, found, loss_input, validated
 
 from analyzer.detectors.flipped_sign import FlippedSign
 from analyzer.findings import NotApplicable
@@ -75,6 +75,20 @@ def test_a_loss_that_was_not_seen_and_falls_for_ever(tmp_path: Path) -> None:
 )
 def test_others_are_silent(tmp_path: Path, quiet: Training) -> None:
     assert found(RULE, quiet, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "ratio", "fires"),
+    [("reward", 0.005, True), ("entropy", 0.005, False), ("reward", 0.5, False)],
+    ids=["shunned", "of no use", "thrown off by its steps"],
+)
+def test_a_metric_that_is_driven_the_wrong_way(tmp_path: Path, name: str, ratio: float, *, fires: bool) -> None:
+    rewards = validated(lambda share: 2.0 - share, every=3, noise=0.02, name=name, split="train")
+    policy = training([-1.0 - step % 3 for step in range(300)], "", manifest={"loss": None}, metrics=rewards)
+    try:
+        assert bool(found(RULE, policy.but(update=lambda step, layer: ratio), tmp_path)) is fires
+    except NotApplicable:
+        assert not fires
 
 
 def test_noise_is_silent(tmp_path: Path) -> None:

@@ -42,6 +42,12 @@ def test_a_regression(tmp_path: Path) -> None:
     assert len(found(RULE, quick, tmp_path)) == 1
 
 
+@pytest.mark.parametrize(("rest", "severities"), [(0.005, ["note"]), (0.05, [])])
+def test_a_regression_that_is_foretold_to_the_last_digit(tmp_path: Path, rest: float, severities: list[str]) -> None:
+    slow = Training(loss=falling(500, start=1.0, floor=rest), events=(loss_input("mse_loss", (64, 1)),))
+    assert [finding.severity for finding in validated(tmp_path, slow, [0.5, rest, rest, rest])] == severities
+
+
 def test_tokens_may_take_longer(tmp_path: Path) -> None:
     quick = QUICK.but(loss=falling(500, floor=0.005, rate=0.04), steps={"batch_size": 4})
     assert len(found(RULE, quick, tmp_path / "tokens")) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import pytest
 from support.runs import write_run
 from support.synthetic import Training, falling, found
 
@@ -74,6 +75,15 @@ def skipping(path: Path, skips: int) -> list[object]:
     norms = [math.inf if skip else 1.0 for skip in skipped]
     run = open_run(write_run(path, {"loss": falling(steps), "skipped": skipped, "grad_norm": norms}))
     return list(RULE.detect(run))
+
+
+@pytest.mark.parametrize("unscaled", [1.0, math.nan])
+def test_a_gradient_that_was_only_scaled_too_far_is_no_finding(tmp_path: Path, unscaled: float) -> None:
+    """Its norm overflows before the scale is taken out, and is finite when the optimizer steps."""
+    columns = {"loss": falling(60), "grad_norm": [math.inf] * 60, "grad_norm_clipped": [unscaled] * 60}
+    layers = {"0.weight": {"grad_norm": [math.inf] * 60, "param_norm": [1.0] * 60, "update_norm": [0.01] * 60}}
+    found = list(RULE.detect(open_run(write_run(tmp_path, columns, layers))))
+    assert bool(found) is math.isnan(unscaled)
 
 
 def test_steps_that_a_scaler_skipped_are_no_finding(tmp_path: Path) -> None:

@@ -54,6 +54,25 @@ def test_large_steps_that_do_no_harm_are_silent(tmp_path: Path) -> None:
     assert found(RULE, THROWN.but(loss=falling(300)), tmp_path) == []
 
 
+@pytest.mark.parametrize(("ratio", "severities"), [(1.3, ["note"]), (0.8, [])])
+@pytest.mark.parametrize(
+    "training",
+    [
+        Training(),
+        Training(loss=flat(300, -1.0)),  # of a policy
+        Training(steps={"optimizer": [step % 2 for step in range(300)]}),  # of adversaries
+    ],
+    ids=["falls", "negative", "turns"],
+)
+def test_a_step_that_overwrites_the_weights_is_noted(
+    tmp_path: Path, training: Training, ratio: float, severities: list[str]
+) -> None:
+    try:
+        assert [item.severity for item in found(RULE, training.but(update=leap(ratio)), tmp_path)] == severities
+    except NotApplicable:
+        assert severities == []
+
+
 def test_harm_without_large_steps_is_silent(tmp_path: Path) -> None:
     training = THROWN.but(update=lambda step, layer: 0.004, alpha=lambda step: 0.2)
     assert found(RULE, training, tmp_path) == []

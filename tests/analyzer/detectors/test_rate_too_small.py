@@ -99,6 +99,26 @@ def test_a_regression_whose_predictions_do_not_move(tmp_path: Path) -> None:
     assert [finding.code for finding in RULE.detect(run)] == ["STP002"]
 
 
+@pytest.mark.parametrize(("straight", "severities"), [(0.9, ["note"]), (0.5, [])])
+def test_one_that_leads_straight_on_but_slowly_is_noted(tmp_path: Path, straight: float, severities: list[str]) -> None:
+    slow = CREEPING.but(loss=[CHANCE * (1 - 0.4 * step / 300) for step in range(300)], update=steps(1e-3))
+    assert [finding.severity for finding in found(RULE, slow.but(straight=straight), tmp_path)] == severities
+
+
+@pytest.mark.parametrize(("ratio", "severities"), [(1e-5, ["note"]), (1e-3, [])])
+@pytest.mark.parametrize("turns", [False, True])
+def test_an_optimizer_whose_loss_does_not_tell(
+    tmp_path: Path, ratio: float, severities: list[str], *, turns: bool
+) -> None:
+    """Of a policy, whose loss is negative, or of a generator, whose loss need not fall."""
+    told = {"steps": {"optimizer": [step % 2 for step in range(300)]}} if turns else {"loss": flat(300, -1.0)}
+    training = CREEPING.but(update=steps(ratio), **told)
+    try:
+        assert [finding.severity for finding in found(RULE, training, tmp_path)] == severities
+    except NotApplicable:
+        assert severities == []
+
+
 def test_tight_clipping_speaks_for_the_rate(tmp_path: Path) -> None:
     (finding,) = found(RULE, CREEPING.but(steps={"grad_norm_clipped": 1e-6}), tmp_path)
     assert any("clipped" in sentence for sentence in finding.evidence.opposing)
@@ -115,7 +135,7 @@ def test_noise_is_silent(tmp_path: Path, seed: int) -> None:
         (CREEPING.but(loss=flat(60)), "fewer than 100 steps"),
         (CREEPING.but(rate=lambda step: 1e-4 * (step + 1)), "full learning rate"),
         (CREEPING.but(events=(loss_input("TripletMarginLoss"),)), "how much there is to learn"),
-        (CREEPING.but(loss=flat(300, -1.0)), "negative"),
+        (CREEPING.but(loss=flat(300, -1.0), update=steps(1e-3)), "negative"),
     ],
 )
 def test_not_applicable(tmp_path: Path, training: Training, reason: str) -> None:

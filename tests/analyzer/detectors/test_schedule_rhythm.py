@@ -70,6 +70,11 @@ def test_a_warm_up_that_never_ends(tmp_path: Path, rate: Rate, words: str) -> No
     assert words in finding.message
 
 
+def test_a_warm_up_that_never_ends_of_a_training_that_got_on_well_is_noted(tmp_path: Path) -> None:
+    (finding,) = found(RULE, Training(loss=falling(300), rate=warm_up), tmp_path)
+    assert finding.severity == "note"
+
+
 def test_cycles_within_an_epoch(tmp_path: Path) -> None:
     (finding,) = found(RULE, Training(loss=SLOW, rate=cosine(30), metrics=EPOCHS), tmp_path)
     assert finding.severity == "warning"

@@ -50,6 +50,12 @@ def test_dropout_that_drops_nearly_everything(tmp_path: Path) -> None:
     assert "Dropout" in finding.causes[0]
 
 
+@pytest.mark.parametrize(("share", "fires"), [(0.9, True), (0.5, False)])
+def test_dropout_without_validation(tmp_path: Path, share: float, *, fires: bool) -> None:
+    manifest = {"modules": [{"name": "drop", "type": "Dropout", "dropout": share}]}
+    assert bool(found(RULE, Training(loss=STUCK, manifest=manifest), tmp_path)) is fires
+
+
 def test_a_model_that_learned_is_silent(tmp_path: Path) -> None:
     """Strong decay and dropout, but the loss is low: they do what they are for."""
     logged = validated(lambda share: 0.01, noise=0.01)

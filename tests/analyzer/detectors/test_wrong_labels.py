@@ -64,6 +64,19 @@ def test_what_holds_for_other_data_is_silent(tmp_path: Path, loss: Sequence[floa
     assert validated(tmp_path, MEMORISED, loss, accuracy) == []
 
 
+@pytest.mark.parametrize(
+    ("losses", "fires"),
+    [([1.0, 1.02, 1.1, 1.2], True), ([0.8, 0.9, 1.1, 1.2], False), ([9.0, 9.1, 9.2, 9.3], False)],
+    ids=["says nothing of others", "overfits", "in other units"],
+)
+def test_a_regression_on_targets_of_others(tmp_path: Path, losses: Sequence[float], *, fires: bool) -> None:
+    memorised = Training(loss=falling(300, start=1.0, floor=0.1, rate=0.005), events=(loss_input("mse_loss", (64, 1)),))
+    try:
+        assert bool(validated(tmp_path, memorised, losses)) is fires
+    except NotApplicable:
+        assert not fires
+
+
 def test_overfitting_is_silent(tmp_path: Path) -> None:
     training = Training(loss=falling(400), steps=classified([0.1 + 0.9 * min(1, k / 100) for k in range(400)]))
     assert validated(tmp_path, training, [2.0, 1.4, 1.9, 2.6, 3.4], [0.3, 0.5, 0.5, 0.5, 0.5]) == []
