@@ -33,12 +33,12 @@ class WrongLabels(Detector):
     ## What it does
     Inputs that are the same at every probe, with other labels each time, are a finding at once. Of losses other than
     classifications it warns if the training loss falls by a fifth, and the validation loss, which begins where that
-    did, never falls. It judges classifications in three ways. *Memorised:* the training loss falls below that of a model that knows
-    nothing, the validation loss never did, nor was the accuracy better than that of the most frequent class. *Nothing
-    to learn:* the loss stays at that of a model that knows nothing, though the layers move at a sound pace without
-    aim, the inputs are sound, and nothing harmed the loss; where individual gradients were recorded, they must cancel
-    out from the start as noise does. *Noise:* the accuracy on validation data exceeds that on training data by a
-    fifth, in a model without dropout, so that the training labels are wrong where the model is right.
+    did, never falls. It judges classifications in three ways. *Memorised:* the training loss falls below that of a
+    model that knows nothing, the validation loss never did, nor was the accuracy better than that of the most frequent
+    class. *Nothing to learn:* the loss stays at that of a model that knows nothing, though the layers move at a sound
+    pace without aim, the inputs are sound, and nothing harmed the loss; where individual gradients were recorded, they
+    must cancel out from the start as noise does. *Noise:* the accuracy on validation data exceeds that on training data
+    by a fifth, in a model without dropout, so that the training labels are wrong where the model is right.
 
     ## Why it matters
     No model and no rate can mend it. A large network memorises such labels, and its training loss looks like success.
