@@ -23,9 +23,11 @@ CLOCK = (
         lambda: (_period() - pl.col("duration")).clip(lower_bound=0),
     ),
     Derived(
-        Column("throughput", "float64", "samples/s", "samples of the step over the time to the start of the next"),
+        Column(
+            "throughput", "float64", "samples/s", "samples of a step, as last counted, over the time to the next step"
+        ),
         ("time", "batch_size"),
-        lambda: pl.col("batch_size") / _period(),
+        lambda: pl.col("batch_size").forward_fill() / _period(),
     ),
 )
 """Derived columns of `steps`."""

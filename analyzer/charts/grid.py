@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,8 @@ class Colours:
     title: str
     log: bool = True
     domain: tuple[float, float] | None = None
+    offset: int = 8
+    """Pixels between legend and plot; the title of a value axis needs some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def _values(of: Grid, colours: Colours, noun: str, y: alt.Y) -> alt.Chart | None
 def colour_of(value: pl.Series, colours: Colours) -> alt.Color:
     """The colours of values, between their 1 % and 99 % quantiles where no scale is given."""
     low, high = colours.domain or _quantiles(value, log=colours.log)
-    ticks = log_ticks(low, high, most=4) if colours.log else [low, (low + high) / 2, high]
+    ticks = log_ticks(low, high, most=4) if colours.log else linear_ticks(low, high)
     legend = alt.Legend(
         title=f"{colours.title}, log scale" if colours.log else colours.title,
         titleLimit=300,
@@ -126,7 +129,7 @@ def colour_of(value: pl.Series, colours: Colours) -> alt.Color:
         gradientThickness=8,
         values=ticks,
         labelExpr=SHORT_NUMBER,
-        offset=8,
+        offset=colours.offset,
     )
     scheme = alt.SchemeParams(name="viridis", extent=[0.1, 1])
     scale = alt.Scale(type="log" if colours.log else "linear", domain=[low, high], clamp=True, scheme=scheme)
@@ -137,7 +140,15 @@ def _quantiles(value: pl.Series, *, log: bool) -> tuple[float, float]:
     low, high = (float(value.quantile(share, "nearest") or 0.0) for share in (0.01, 0.99))
     if log:
         return low / 1.01, high * 1.01
-    return (low, high) if low < high else (low - 0.5, high + 0.5)
+    return min(0.0, low), high if high > min(0.0, low) else 1.0
+
+
+def linear_ticks(low: float, high: float) -> list[float]:
+    """Three to six round values between two."""
+    rough = (high - low) / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    stride = next(digit * power for digit in (1, 2, 5, 10) if digit * power >= rough)
+    return [round(i * stride, 12) for i in range(math.ceil(low / stride), math.floor(high / stride) + 1)]
 
 
 def _flags(of: Grid, kind: str, color: str, noun: str, y: alt.Y) -> alt.Chart | None:

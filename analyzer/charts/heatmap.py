@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ..absence import why_absent
+from ..noise import scalar
 from ..wording import count, number, plural
 from .base import Chart, Figure, Missing, Section
 from .grid import Colours, Grid, grid, grid_chart
@@ -45,12 +46,12 @@ class Heatmap(Chart):
     def draw(self, run: Run) -> Figure | Missing:
         if not run.has(self.table, self.column):
             return Missing(self.title, why_absent(run, self.table, self.column))
-        frame = run.frame(self.table, self.column)
-        if self.dull and (frame[self.column].drop_nulls() == self.dull[0]).all():
+        frame = run.frame(self.table, self.column).drop_nulls(self.column)
+        if self.dull and (frame[self.column] == self.dull[0]).all():
             return Missing(self.title, self.dull[1])
         span, rows = whole(run), rows_of(run, self.table, self.column, ROWS)
         named = frame.join(rows.of, on=rows.noun, how="inner").select("row", "step", pl.col(self.column).alias("value"))
-        cells = grid(named, span, rows.labels, log=self.colours.log, longest=longest(run))
+        cells = grid(named, span, rows.labels, log=self.colours.log, longest=longest(run, frame["step"]))
         description = _described(cells, self.title, rows)
         return Figure(
             title=self.title,
@@ -64,10 +65,11 @@ class Heatmap(Chart):
         )
 
 
-def longest(run: Run) -> int:
-    """Steps that a cell may stand for: twice the distance of probes."""
+def longest(run: Run, steps: pl.Series) -> int:
+    """Steps that a cell may stand for: twice the distance of probes, by the schedule or as these steps have it."""
     every = run.manifest.schedule.get("every")
-    return 2 * every if isinstance(every, int) else 1
+    usual = scalar(steps.unique().sort().diff().median())
+    return 2 * max(every if isinstance(every, int) else 1, round(usual) if usual > 0 else 1)
 
 
 def _described(of: Grid, title: str, rows: Rows) -> str:

@@ -123,10 +123,13 @@ const steps = (() => {
     if (!entry) return;
     chart.box.hidden = false;
     chart.box.classList.toggle("echo", !leading);
-    chart.box.replaceChildren(readout(`step ${counted(entry.step)}`, "", "b"));
-    for (const row of entry.rows) chart.box.append(readout(row.series ?? "", described(row), "span"));
-    const room = chart.slot.clientWidth, wide = chart.box.offsetWidth;
-    Object.assign(chart.box.style, { left: `${Math.max(0, x + 10 + wide > room ? x - 10 - wide : x + 10)}px`, top: `${plot.top + 4}px` });
+    chart.box.replaceChildren(...(leading ? [readout(`step ${counted(entry.step)}`, "", "b")] : []));
+    for (const row of entry.rows) chart.box.append(readout(row.series ?? "", leading ? described(row) : short(row.mid), "span"));
+    const room = chart.slot.clientWidth;
+    chart.box.style.maxWidth = `${room}px`;
+    const wide = chart.box.offsetWidth, beside = x + 10 + wide > room ? x - 10 - wide : x + 10;
+    const left = leading ? beside : Math.min(x - wide / 2, room - wide);
+    Object.assign(chart.box.style, { left: `${Math.max(0, left)}px`, top: `${leading ? plot.top + 4 : Math.max(0, plot.top - 18)}px` });
   }
   function clear() {
     linked.forEach((chart) => { chart.line.hidden = chart.box.hidden = chart.band.hidden = true; chart.at = null; });
@@ -154,6 +157,7 @@ const steps = (() => {
   function listen(chart) {
     const { slot } = chart;
     slot.tabIndex = 0;
+    slot.classList.add("linked");
     slot.setAttribute("aria-describedby", "chart-keys");
     slot.addEventListener("pointerleave", () => dragged || clear());
     slot.addEventListener("pointermove", (event) => {
