@@ -19,6 +19,8 @@ from .wording import count, percent, plural
 
 FILE = Path(__file__).with_name("calibration.json")
 UNMEASURED = "not measured"
+PRIOR = 10
+"""Runs that the confidence a rule states by itself is worth."""
 HALVES: Mapping[str, str] = MappingProxyType(
     {"heldout": "on programs kept for the test", "tuning": "on the programs it was tuned on"}
 )
@@ -29,7 +31,7 @@ HALVES: Mapping[str, str] = MappingProxyType(
 class Measured:
     """A rule on one half of the zoo. `healthy`: runs without a fault that it judged; `errors`, `warnings`, `notes`:
     those in which it fired, by its gravest finding. `faulty`: runs with a fault that it is for; `named`: in which it
-    said so."""
+    said so. `fired`: runs of either kind in which it said something; `true`: those in which it was right."""
 
     healthy: int
     errors: int
@@ -37,6 +39,8 @@ class Measured:
     notes: int
     faulty: int
     named: int
+    fired: int = 0
+    true: int = 0
 
     @property
     def alarms(self) -> int:
@@ -48,6 +52,16 @@ def measured(code: str, half: str) -> Measured | None:
     """What was measured for a rule, None if nothing."""
     values = _content().get(half, {}).get(code)
     return Measured(**values) if values else None
+
+
+def calibrated(code: str, stated: float) -> float:
+    """How probable it is that a finding is right, in [0, 1].
+
+    The share of such findings that were right on the programs that the rules were tuned on, to which what the rule
+    itself states counts as much as `PRIOR` runs: the mean of a beta distribution.
+    """
+    found = measured(code, "tuning")
+    return stated if found is None else round((found.true + PRIOR * stated) / (found.fired + PRIOR), 3)
 
 
 def sentences(code: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from recorder import __version__
 
 from .absence import why_not_applicable
 from .baseline import against
+from .calibration import calibrated
 from .config import Rules, Settings, choose
 from .detectors import DETECTORS
 from .detectors.base import Detector
@@ -80,7 +81,7 @@ def _apply(detector: Detector, run: Run) -> tuple[DetectorState, tuple[Finding, 
         reason = "; ".join(dict.fromkeys(_unmet(detector, run)))
         if reason:
             return DetectorState(code, name, "not-applicable", reason), ()
-        findings = tuple(detector.detect(run))
+        findings = tuple(replace(f, confidence=calibrated(code, f.confidence)) for f in detector.detect(run))
     except NotApplicable as reason:
         return DetectorState(code, name, "not-applicable", str(reason)), ()
     except (Exception, pl.exceptions.PanicException) as error:

@@ -84,6 +84,7 @@ def report(judgements: Sequence[Judgement], cases: Cases) -> str:
         "Variants": tables.variants(mine, cases),
         "Kinds of fault": tables.kinds(mine, cases),
         "Rules": tables.rules(by_rule(CODES, mine, cases)),
+        "How far the confidence of findings can be trusted": tables.reliability(mine, cases),
         "What was said about healthy runs and twins": tables.alarms(mine, cases),
         "Rules that crashed": "\n".join(crashes) or "none",
         "What the rules of other tools could not judge": tables.silent(j for j in judgements if j.contender in RIVALS),
@@ -101,6 +102,8 @@ def write_calibration(half: str, counts: Sequence[RuleCount]) -> None:
             **{f"{severity}s": number for severity, number in item.alarms.items()},
             "faulty": item.faulty,
             "named": item.right,
+            "fired": item.fired,
+            "true": item.true,
         }
         for item in counts
     }

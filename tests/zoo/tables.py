@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from zoo.judging import Judgement
-from zoo.tally import ROLES, SEVERITIES, Cases, RuleCount, Total, marks, select
+from zoo.tally import ROLES, SEVERITIES, Cases, RuleCount, Total, marks, select, symptom
 
 _SHORT = {"error": "E", "warning": "W", "note": "n"}
 
@@ -132,6 +132,31 @@ def rules(counts: Iterable[RuleCount]) -> str:
             for item in counts
         ),
     )
+
+
+def reliability(judgements: Sequence[Judgement], cases: Cases) -> str:
+    """A row for each range of confidence: how often findings were right, and how often they said they were."""
+    said: dict[int, list[tuple[float, bool]]] = defaultdict(list)
+    for item in select(judgements, cases, "faulty", "healthy", "twin"):
+        case = cases[item.program, item.variant]
+        for named in item.named:
+            if named.confidence is not None:
+                place = sum(named.confidence >= edge for edge in _EDGES)
+                said[place].append((named.confidence, case.named_by(named) or (bool(case.kinds) and symptom(named))))
+    bounds = (0.0, *_EDGES, 1.0)
+    rows = [
+        (
+            f"{bounds[place]:.2f} to {bounds[place + 1]:.2f}",
+            str(len(found)),
+            f"{sum(confidence for confidence, _ in found) / len(found):.2f}",
+            f"{sum(right for _, right in found) / len(found):.2f}",
+        )
+        for place, found in sorted(said.items())
+    ]
+    return table(("confidence", "findings", "mean", "right"), rows)
+
+
+_EDGES = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95)
 
 
 def alarms(judgements: Sequence[Judgement], cases: Cases) -> str:

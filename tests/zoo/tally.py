@@ -55,7 +55,7 @@ def marks(judgement: Judgement, case: Case) -> Marks:
     """Compare what was said with what is true. A wrong name is a root, no note, that is neither true nor a symptom."""
     right = [item for item in judgement.named if case.named_by(item)]
     roots = [item for item in judgement.named if item.root]
-    wrong = [item.code for item in roots if not case.named_by(item) and item.severity != "note" and not _symptom(item)]
+    wrong = [item.code for item in roots if not case.named_by(item) and item.severity != "note" and not symptom(item)]
     return Marks(
         hit=bool(right),
         top=bool(roots) and case.named_by(roots[0]),
@@ -64,7 +64,7 @@ def marks(judgement: Judgement, case: Case) -> Marks:
     )
 
 
-def _symptom(named: Named) -> bool:
+def symptom(named: Named) -> bool:
     """Whether this says no more than how the loss went."""
     return named.code in SYMPTOMS or (bool(named.kinds) and SYMPTOM_KINDS.issuperset(named.kinds))
 
@@ -181,7 +181,8 @@ class RuleCount:
 
     `healthy`: runs, healthy or twins, that it judged; `alarms`: of those, by severity. `right`: faulty runs that it
     named the cause of, of `faulty` with a fault that it is there for; `wrong`: others in which it was a wrong name.
-    `obstacle`: the most common reason why it could not judge a healthy run.
+    `fired`: runs of any kind in which it said something, but for benign ones; `true`: those in which that was so, which
+    of a symptom is any faulty run. `obstacle`: the most common reason why it could not judge a healthy run.
     """
 
     code: str
@@ -190,6 +191,8 @@ class RuleCount:
     faulty: int
     right: int
     wrong: int
+    fired: int = 0
+    true: int = 0
     obstacle: str = ""
 
     @property
@@ -209,15 +212,22 @@ def _rule(code: str, judgements: Sequence[Judgement], cases: Cases) -> RuleCount
     gravest = [_gravest(code, item) for item in healthy]
     faulty = [(item, cases[item.program, item.variant]) for item in select(judgements, cases, "faulty")]
     meant = [(item, case) for item, case in faulty if code in case.codes]
+    true = sum(_fired(code, item) for item, case in faulty if code in case.codes | SYMPTOMS)
     return RuleCount(
         code,
         healthy=len(healthy),
         alarms={severity: gravest.count(severity) for severity in SEVERITIES},
         faulty=len(meant),
-        right=sum(any(named.code == code for named in item.named) for item, _ in meant),
+        right=sum(_fired(code, item) for item, _ in meant),
         wrong=sum(code in marks(item, case).wrong for item, case in faulty),
+        fired=sum(_fired(code, item) for item in select(judgements, cases, "faulty", "healthy", "twin")),
+        true=true,
         obstacle=_most_common(i.silent[code] for i in select(judgements, cases, "healthy", "twin") if code in i.silent),
     )
+
+
+def _fired(code: str, judgement: Judgement) -> bool:
+    return any(named.code == code for named in judgement.named)
 
 
 def _most_common(reasons: Iterable[str]) -> str:
