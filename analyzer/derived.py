@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 import polars as pl
@@ -60,9 +60,16 @@ DERIVED: Mapping[str, Mapping[str, Derived]] = MappingProxyType(
 """Derived columns by table and name."""
 
 
-def with_derived(table: str, frame: pl.LazyFrame) -> pl.LazyFrame:
-    """The frame, sorted by step, with the table's derived columns."""
-    return frame.with_columns(item.expression().alias(name) for name, item in DERIVED.get(table, {}).items())
+def with_derived(table: str, frame: pl.LazyFrame, names: Iterable[str] | None = None) -> pl.LazyFrame:
+    """The frame, sorted by step, with the table's derived columns: all of them, or those named."""
+    every = DERIVED.get(table, {})
+    return frame.with_columns(every[name].expression().alias(name) for name in (every if names is None else names))
+
+
+def roots(table: str, name: str) -> tuple[str, ...]:
+    """The recorded columns that the formula of a column reads: itself, if it is recorded."""
+    derived = DERIVED.get(table, {}).get(name)
+    return (name,) if derived is None else tuple(dict.fromkeys(derived.expression().meta.root_names()))
 
 
 def column(table: str, name: str) -> Column:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -146,9 +147,35 @@ class Run:
         for name in missing:
             derived.column(table, name)
         if missing:
-            collected = self.table(table).select(missing).collect()
-            self._series.update({(table, name): collected[name] for name in missing})
+            self._read(table, missing)
         return pl.DataFrame([self._series[table, name] for name in names])
+
+    def _read(self, table: str, names: Sequence[str]) -> None:
+        """Adds columns to those in memory: the recorded ones from the shards, then what is derived of them."""
+        needed = dict.fromkeys(root for name in names for root in derived.roots(table, name))
+        if any((table, name) not in self._series for name in needed):
+            self._collect(table, [name for name in needed if (table, name) not in self._series])
+        new = [name for name in names if (table, name) not in self._series]
+        if new:
+            frame = pl.DataFrame([self._series[table, name] for name in needed]).lazy()
+            self._keep(table, derived.with_derived(table, frame, new).select(new).collect())
+
+    def _collect(self, table: str, names: Sequence[str]) -> None:
+        """Reads recorded columns. Of `steps` all at once: opening each shard costs more than the columns that it holds.
+
+        Should one of them be damaged, only those that are asked for.
+        """
+        frame = self.table(table)
+        if table == schema.STEPS.name:
+            with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+                self._keep(table, frame.select(list(schema.STEPS.columns)).collect())
+                return
+        self._keep(table, frame.select(names).collect())
+
+    def _keep(self, table: str, frame: pl.DataFrame) -> None:
+        """Puts columns into memory, each in one piece: expressions over hundreds of pieces are slow."""
+        for name in frame.columns:
+            self._series.setdefault((table, name), frame.drop_in_place(name).rechunk())
 
     def has(self, table: str, column: str) -> bool:
         """Whether the column holds a value somewhere; NaN is a value, null is none."""
@@ -157,6 +184,8 @@ class Run:
     def count(self, table: str, column: str) -> int:
         """How many values, NaN included, the column holds. Raises KeyError if the table has no such column."""
         key = (table, column)
+        if table == schema.STEPS.name or key in self._series:
+            return self.frame(table, column)[column].count()
         if key not in self._counts:
             derived.column(table, column)
             self._counts[key] = int(self.table(table).select(pl.col(column).count()).collect().item())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -54,11 +55,32 @@ def test_columns_that_were_never_recorded_exist_and_are_null(tmp_path: Path) -> 
 
 
 def test_columns_are_read_once_and_stay_aligned(tmp_path: Path) -> None:
-    run = open_run(write_run(tmp_path, LOSSES | {"grad_norm": [7.0, 8.0, 9.0]}, shards=3))
-    first = run.frame("steps", "loss")
-    (tmp_path / "steps").rename(tmp_path / "gone")
-    assert run.frame("steps", "loss").equals(first)
+    layers = {"a": {"grad_norm": [7.0, 8.0, 9.0], "param_norm": 1.0}}
+    run = open_run(write_run(tmp_path, LOSSES, layers, shards=3))
+    first = run.frame("layers", "grad_norm")
+    (tmp_path / "layers").rename(tmp_path / "gone")
+    assert run.frame("layers", "grad_norm").equals(first)
+    assert run.count("layers", "grad_norm") == 3
     with pytest.raises((pl.exceptions.PolarsError, OSError)):
+        run.frame("layers", "param_norm")
+
+
+def test_the_table_of_steps_is_read_as_a_whole(tmp_path: Path) -> None:
+    run = open_run(write_run(tmp_path, LOSSES | {"grad_norm": [7.0, 8.0, 9.0]}, shards=3))
+    run.frame("steps", "loss")
+    (tmp_path / "steps").rename(tmp_path / "gone")
+    assert run.frame("steps", "grad_norm", "loss").rows() == [(0, 7.0, 3.0), (1, 8.0, 2.0), (2, 9.0, 1.0)]
+
+
+def test_a_damaged_column_harms_only_those_who_ask_for_it(tmp_path: Path) -> None:
+    run = open_run(write_run(tmp_path, LOSSES | {"grad_norm": [7.0, 8.0, 9.0]}))
+    (shard,) = (tmp_path / "steps").iterdir()
+    whole, column = shard.read_bytes(), pq.ParquetFile(shard).metadata.row_group(0).column(2)
+    assert column.path_in_schema == "grad_norm"
+    place, size = column.data_page_offset, column.total_compressed_size
+    shard.write_bytes(whole[:place] + b"\xff" * size + whole[place + size :])
+    assert run.frame("steps", "loss")["loss"].to_list() == [3.0, 2.0, 1.0]
+    with pytest.raises((pl.exceptions.PolarsError, pl.exceptions.PanicException)):
         run.frame("steps", "grad_norm")
 
 
