@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from .memo import per_run
 from .noise import scalar
 from .run import Run
 
@@ -18,6 +19,7 @@ TURNS = 3
 """Times that the targets of the batches must cross their mean: less is a drift, not an order that repeats."""
 
 
+@per_run
 def class_table(run: Run, column: str = "class_counts", *, positive: bool = True) -> pl.DataFrame:
     """Counts of each class by probe: `step`, `size` (their sum) and a column for each class; empty if not recorded.
 

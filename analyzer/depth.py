@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from .manifest import TensorInfo
+from .memo import per_run
 from .run import Run
 
 FLOOR = 1e-12
@@ -36,22 +37,27 @@ def of_weights(run: Run, *columns: str) -> pl.DataFrame:
 
     Where several optimizers take turns, only the rows of the tensors whose turn it was.
     """
+    rows = _rows_of_weights(run)
+    frame = run.frame("layers", *columns)[rows["row"]].with_columns(rows["depth"].cast(pl.Int64))
+    return frame.select("step", "tensor", "depth", *columns)
+
+
+@per_run
+def _rows_of_weights(run: Run) -> pl.DataFrame:
+    """`row` and `depth` of the rows of the layers table that `of_weights` returns, in its order."""
     chosen = weights(run)
+    names = [tensor.name for tensor in chosen]
     depth = pl.DataFrame(
-        {
-            "tensor": [tensor.name for tensor in chosen],
-            "depth": range(len(chosen)),
-            "turn": [_optimizer(run, tensor) for tensor in chosen],
-        },
-        schema={"tensor": pl.String, "depth": pl.Int64, "turn": pl.Int64},
+        {"tensor": names, "depth": range(len(chosen)), "turn": [_optimizer(run, tensor) for tensor in chosen]},
+        schema={"tensor": pl.String, "depth": pl.Int32, "turn": pl.Int64},
     )
-    frame = run.frame("layers", *columns).join(depth, on="tensor", how="inner")
+    frame = run.frame("layers").with_row_index("row").filter(pl.col("tensor").is_in(names)).join(depth, on="tensor")
     if run.has("steps", "optimizer") and len({group.optimizer for group in run.groups}) > 1:
         turns = run.frame("steps", "optimizer")
         frame = frame.join(turns, on="step", how="left").filter(
             pl.col("optimizer").is_null() | pl.col("turn").is_null() | (pl.col("turn") == pl.col("optimizer"))
         )
-    return frame.select("step", "tensor", "depth", *columns).sort("step", "depth")
+    return frame.select("row", "step", "depth").sort("step", "depth").drop("step")
 
 
 def _optimizer(run: Run, tensor: TensorInfo) -> int | None:
@@ -59,6 +65,7 @@ def _optimizer(run: Run, tensor: TensorInfo) -> int | None:
     return run.groups[tensor.group].optimizer if known and tensor.group is not None else None
 
 
+@per_run
 def gradient_profile(run: Run) -> pl.DataFrame:
     """Relative gradients by depth, a row per probe: `decades` and `trend`.
 
@@ -138,6 +145,7 @@ def amplification(run: Run, step: int | None = None) -> pl.DataFrame:
     )
 
 
+@per_run
 def update_ratios(run: Run, optimizer: int | None = None) -> pl.DataFrame:
     """Updates relative to the weights, a row per probe: `median`, `largest` and `smallest` over the trained tensors.
 

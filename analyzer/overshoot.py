@@ -8,6 +8,7 @@ from typing import Literal
 import polars as pl
 
 from .depth import of_weights, update_ratios, weights
+from .memo import per_run
 from .noise import block_length, blocks, scalar
 from .phases import Phases
 from .progress import Progress, losses, uninformed
@@ -53,6 +54,7 @@ class Reach:
     uphill: float
 
 
+@per_run
 def harm(run: Run, progress: Progress, phase: Phases, rise: float = 1.2) -> Harm | None:
     """The first lasting harm to the loss, None if there was none. Losses must be positive.
 
@@ -150,6 +152,7 @@ def _lost(means: pl.DataFrame, progress: Progress, start: float) -> Harm | None:
     return Harm("lost again", onset, last, end.value, limit, start, recovered=False)
 
 
+@per_run
 def death(run: Run, factor: float = 1e-3) -> int | None:
     """The step at which the gradients of the first half of the layers fell a thousandfold, for good; None if not.
 

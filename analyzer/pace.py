@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from .depth import of_weights
+from .memo import per_run
 from .noise import Mean, batch_mean, blocks, scalar
 from .progress import Progress, losses
 from .run import Run
@@ -56,6 +57,7 @@ _DAMPED = 1e-7
 """Root mean square of a gradient's elements; ten times the epsilon of Adam and RMSprop in PyTorch."""
 
 
+@per_run
 def straightness(run: Run) -> float | None:
     """Distance from the start over the summed length of all updates, the median over the weight tensors.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from .memo import per_run
 from .noise import scalar
 from .run import Run
 
@@ -47,6 +48,7 @@ class Phases:
         return first, max(first, last)
 
 
+@per_run
 def phases(run: Run) -> Phases | None:
     """The phases by the largest rate among the parameter groups; None where no rate was recorded."""
     rates = run.frame("steps", "lr_max").filter(pl.col("lr_max").is_finite() & (pl.col("lr_max") >= 0))

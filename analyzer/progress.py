@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from .memo import per_run
 from .noise import Mean, batch_mean, block_length, blocks, scalar
 from .run import Run
 
@@ -54,11 +55,13 @@ def adversarial(run: Run) -> bool:
     return run.has("steps", "optimizer") and run.frame("steps", "optimizer")["optimizer"].drop_nulls().n_unique() > 1
 
 
+@per_run
 def losses(run: Run) -> pl.DataFrame:
     """Step and loss of the steps with a finite loss."""
     return run.frame("steps", "loss").filter(pl.col("loss").is_finite())
 
 
+@per_run
 def measured(run: Run) -> Progress | None:
     """How far the training got; None if a loss was negative (its floor is unknown) or too few were recorded."""
     series = losses(run)
@@ -136,6 +139,7 @@ def loss_name(run: Run) -> str:
     return name.lower().replace("_", "").removesuffix("loss")
 
 
+@per_run
 def zero_information(run: Run) -> ZeroInformation | None:
     """The loss of a model that knows nothing, for a classification; None if the loss is no cross-entropy as it stands.
 
@@ -201,6 +205,7 @@ def weighted(run: Run) -> bool:
     return any(event.detail.get("weighted") is True for event in run.events_of("loss-input"))
 
 
+@per_run
 def class_frequencies(run: Run) -> list[float]:
     """Share of each class among all targets seen at probes; empty if too few were seen to tell."""
     counts = run.frame("steps", "class_counts").drop_nulls().select("class_counts")

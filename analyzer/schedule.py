@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from .memo import per_run
 from .noise import Mean, scalar, slope
-from .progress import losses
 from .run import Run
 
 _ABRUPT = 3.0
@@ -37,14 +37,17 @@ class Decay:
     missed: float
 
 
+@per_run
 def rates(run: Run) -> pl.DataFrame:
     """`step` and `lr_max`, the largest rate among the parameter groups, where it was recorded and makes sense."""
     return run.frame("steps", "lr_max").filter(pl.col("lr_max").is_finite() & (pl.col("lr_max") >= 0))
 
 
+@per_run
 def decay(run: Run, share: float) -> Decay | None:
     """How the largest rate fell below that share of its peak and stayed there; None if it never did, or at once."""
-    series = rates(run).join(losses(run), on="step", how="inner", maintain_order="left")
+    known = pl.col("lr_max").is_finite() & (pl.col("lr_max") >= 0) & pl.col("loss").is_finite()
+    series = run.frame("steps", "lr_max", "loss").filter(known)
     peak = scalar(series["lr_max"].max()) if series.height else 0.0
     high = series.filter(pl.col("lr_max") >= share * peak)
     if peak <= 0 or high.is_empty() or high["step"][-1] == series["step"][-1]:

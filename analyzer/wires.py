@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from .memo import per_run
 from .run import Run
 
 
@@ -24,6 +25,7 @@ class Leaf:
     numel: int
 
 
+@per_run
 def leaves_of(run: Run) -> list[Leaf]:
     """The leaf tensors of the last event, in forward order, reached if any event or any gradient says so."""
     events = [rows for event in run.events_of("wiring") if isinstance(rows := event.detail.get("tensors"), list)]
@@ -83,8 +85,12 @@ def unmoved(run: Run, share: float) -> list[Unmoved]:
     steps = run.frame("steps", "lr", "skipped", "optimizer").filter(~pl.col("skipped").fill_null(value=False))
     turn = pl.col("optimizer").is_null() | pl.col("theirs").is_null() | (pl.col("optimizer") == pl.col("theirs"))
     alone = len({group.optimizer for group in run.groups}) <= 1
+    layers = run.frame("layers", "grad_norm", "param_norm", "update_norm")
+    if not (layers["update_norm"] > 0).any():
+        return []
+    ever_still = layers.filter(pl.col("update_norm") == 0)["tensor"].unique()  # of the others there is nothing to tell
     rows = (
-        run.frame("layers", "grad_norm", "param_norm", "update_norm")
+        layers.filter(pl.col("tensor").is_in(ever_still.to_list()))
         .drop_nulls()
         .join(table, on="tensor")
         .join(steps, on="step")
@@ -93,8 +99,6 @@ def unmoved(run: Run, share: float) -> list[Unmoved]:
         .with_columns((pl.col("stride") <= pl.col("precision") * pl.col("param_norm")).alias("rounded"))
         .filter((pl.col("stride") > 0) & ~(pl.col("rounded") & (pl.col("precision") <= SINGLE)))
     )
-    if not (run.frame("layers", "update_norm")["update_norm"] > 0).any():
-        return []
     judged = rows.group_by("tensor").agg(
         (pl.col("update_norm") == 0).mean().alias("still"), pl.col("rounded").mean().alias("rounded"), pl.len()
     )
