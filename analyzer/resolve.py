@@ -120,20 +120,23 @@ def _pooled_variance(variance: str, mean: str, count: str) -> pl.Expr:
     return pl.when(samples.sum() > 1).then(total / (samples.sum() - 1))
 
 
-def in_order(frame: pl.LazyFrame, table: schema.Table) -> pl.LazyFrame:
-    """Rows sorted by step, of `steps` one each (the last written wins); free where the shards already are like this.
+def one_each(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """The rows of `steps` with one for each step, the last written; free where the shards already are like this."""
+    frame = frame.drop_nulls("step")  # no recorder writes such a row
+    if frame.select((pl.col("step").diff() <= 0).any()).collect().item():
+        return frame.unique(subset="step", keep="last", maintain_order=True)
+    return frame
+
+
+def order(frame: pl.LazyFrame) -> pl.Series | None:
+    """The positions of rows sorted by step, those of a step as they were written; None if they already are in order.
 
     A writer goes forward, but goes back for the rows it held when an incident makes them worth keeping.
     """
-    if table.name == schema.STEPS.name:
-        frame = frame.drop_nulls("step")  # no recorder writes such a row
-    change = pl.col("step").diff()
-    backwards, level = (
-        frame.select((change < 0).any().alias("backwards"), (change == 0).any().alias("level")).collect().row(0)
-    )
-    if table.name == schema.STEPS.name and (backwards or level):
-        frame = frame.unique(subset="step", keep="last", maintain_order=True)
-    return frame.sort("step", maintain_order=True) if backwards else frame
+    steps = frame.select("step").collect()
+    if not steps.select((pl.col("step").diff() < 0).any()).item():
+        return None
+    return steps.select(pl.arg_sort_by("step", maintain_order=True)).to_series()
 
 
 def first_steps(known: Mapping[int, int], shards: Sequence[Shard]) -> dict[int, int]:

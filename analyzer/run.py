@@ -6,7 +6,6 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -19,11 +18,12 @@ import polars as pl
 from recorder import schema
 
 from . import derived
+from .columns import order_of, read
 from .directory import GIVE, RunFiles, read_directory
 from .errors import RunError
 from .manifest import EndFile, GroupInfo, InstrumentInfo, Manifest, TensorInfo
 from .remote import fetch, is_uri
-from .resolve import first_steps, in_order, rows
+from .resolve import first_steps, one_each, rows
 from .shards import ShardSet, find_shards, unreadable
 
 __all__ = ["Event", "Run", "RunError", "Status", "open_run"]
@@ -130,10 +130,15 @@ class Run:
 
     def table(self, name: str) -> pl.LazyFrame:
         """A table of `schema.TABLES` with all its columns and the derived ones; those never recorded are null."""
+        frame = self.written(name)
+        in_order = order_of(self, name) is None
+        return derived.with_derived(name, frame if in_order else frame.sort("step", maintain_order=True))
+
+    def written(self, name: str) -> pl.LazyFrame:
+        """The recorded columns of a table, its rows in the order of writing."""
         if name not in self._tables:
-            table = schema.TABLES[name]
-            resolved = rows(table, self._shards.of(name), self._first_steps)
-            self._tables[name] = derived.with_derived(name, in_order(resolved, table))
+            frame = rows(schema.TABLES[name], self._shards.of(name), self._first_steps)
+            self._tables[name] = one_each(frame) if name == schema.STEPS.name else frame
         return self._tables[name]
 
     def frame(self, table: str, *columns: str) -> pl.DataFrame:
@@ -146,36 +151,18 @@ class Run:
         missing = [name for name in names if (table, name) not in self._series]
         for name in missing:
             derived.column(table, name)
-        if missing:
-            self._read(table, missing)
+        for name, series in self._read(table, missing) if missing else ():
+            self._series.setdefault((table, name), series)
         return pl.DataFrame([self._series[table, name] for name in names])
 
-    def _read(self, table: str, names: Sequence[str]) -> None:
-        """Adds columns to those in memory: the recorded ones from the shards, then what is derived of them."""
-        needed = dict.fromkeys(root for name in names for root in derived.roots(table, name))
-        if any((table, name) not in self._series for name in needed):
-            self._collect(table, [name for name in needed if (table, name) not in self._series])
-        new = [name for name in names if (table, name) not in self._series]
-        if new:
-            frame = pl.DataFrame([self._series[table, name] for name in needed]).lazy()
-            self._keep(table, derived.with_derived(table, frame, new).select(new).collect())
-
-    def _collect(self, table: str, names: Sequence[str]) -> None:
-        """Reads recorded columns. Of `steps` all at once: opening each shard costs more than the columns that it holds.
-
-        Should one of them be damaged, only those that are asked for.
-        """
-        frame = self.table(table)
-        if table == schema.STEPS.name:
-            with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
-                self._keep(table, frame.select(list(schema.STEPS.columns)).collect())
-                return
-        self._keep(table, frame.select(names).collect())
-
-    def _keep(self, table: str, frame: pl.DataFrame) -> None:
-        """Puts columns into memory, each in one piece: expressions over hundreds of pieces are slow."""
-        for name in frame.columns:
-            self._series.setdefault((table, name), frame.drop_in_place(name).rechunk())
+    def _read(self, table: str, names: Sequence[str]) -> Iterator[tuple[str, pl.Series]]:
+        """Columns that are not in memory: recorded ones from the shards, the others from what they follow from."""
+        follow = [name for name in names if name in derived.DERIVED.get(table, {})]
+        yield from read(self, table, [name for name in names if name not in follow])
+        if follow:
+            roots = dict.fromkeys(root for name in follow for root in derived.roots(table, name))
+            frame = derived.with_derived(table, self.frame(table, *roots).lazy(), follow).select(follow).collect()
+            yield from zip(follow, frame.get_columns(), strict=True)
 
     def has(self, table: str, column: str) -> bool:
         """Whether the column holds a value somewhere; NaN is a value, null is none."""
@@ -183,12 +170,12 @@ class Run:
 
     def count(self, table: str, column: str) -> int:
         """How many values, NaN included, the column holds. Raises KeyError if the table has no such column."""
-        key = (table, column)
-        if table == schema.STEPS.name or key in self._series:
+        derived.column(table, column)
+        key, recorded = (table, column), column in schema.TABLES[table].columns
+        if table == schema.STEPS.name or key in self._series or not recorded:
             return self.frame(table, column)[column].count()
-        if key not in self._counts:
-            derived.column(table, column)
-            self._counts[key] = int(self.table(table).select(pl.col(column).count()).collect().item())
+        if key not in self._counts:  # a column of another table may be large, and nobody ask for its values
+            self._counts[key] = int(self.written(table).select(pl.col(column).count()).collect().item())
         return self._counts[key]
 
     def row_count(self, table: str) -> int:

@@ -65,7 +65,7 @@ def test_columns_are_read_once_and_stay_aligned(tmp_path: Path) -> None:
         run.frame("layers", "param_norm")
 
 
-def test_the_table_of_steps_is_read_as_a_whole(tmp_path: Path) -> None:
+def test_columns_of_steps_are_read_with_their_neighbours(tmp_path: Path) -> None:
     run = open_run(write_run(tmp_path, LOSSES | {"grad_norm": [7.0, 8.0, 9.0]}, shards=3))
     run.frame("steps", "loss")
     (tmp_path / "steps").rename(tmp_path / "gone")

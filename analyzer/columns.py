@@ -1,0 +1,60 @@
+"""Columns of a table read into memory: in the order of the steps, and each in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from recorder import schema
+
+from .memo import per_run
+from .resolve import order
+
+if TYPE_CHECKING:
+    from .run import Run
+
+NEIGHBOURS = 16
+"""Columns of `steps` that are read together: opening hundreds of shards costs more than a few columns in them."""
+
+
+@per_run
+def order_of(run: Run, table: str) -> pl.Series | None:
+    """The positions of the rows of a table in the order of the steps; None if they were written in it."""
+    return order(run.written(table))
+
+
+def read(run: Run, table: str, names: Sequence[str]) -> Iterator[tuple[str, pl.Series]]:
+    """Recorded columns of a table by name, and of `steps` their neighbours; these only if nothing of them is damaged.
+
+    Each comes in one piece: expressions over hundreds of pieces are slow.
+    """
+    positions = order_of(run, table)
+    for part in _parts(table, names):
+        for series in _collected(run.written(table), part, [name for name in part if name in names]):
+            yield series.name, series.rechunk() if positions is None else series.gather(positions)
+
+
+def _parts(table: str, names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The columns that are read together."""
+    if table != schema.STEPS.name:
+        yield names
+        return
+    every = list(schema.STEPS.columns)
+    for first in range(0, len(every), NEIGHBOURS):
+        part = every[first : first + NEIGHBOURS]
+        if not set(part).isdisjoint(names):
+            yield part
+
+
+def _collected(frame: pl.LazyFrame, names: Sequence[str], wanted: Sequence[str]) -> Iterator[pl.Series]:
+    """The columns one by one, each let go of before the next; only those that are wanted, if all cannot be read."""
+    try:
+        read = frame.select(names).collect()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError):
+        if len(wanted) == len(names):
+            raise
+        read = frame.select(wanted).collect()
+    for name in read.columns:
+        yield read.drop_in_place(name)
