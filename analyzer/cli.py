@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -128,10 +128,15 @@ def write_reports(
             "-o",
             "--output",
             metavar="FILE",
-            help="default: report.html in the run directory; missing directories are made",
+            help="default: report.html in the run directory, report-static.html with --static; "
+            "missing directories are made",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option(help="overwrite a file that glideslope did not write")] = False,
+    force: Annotated[bool, typer.Option("--force", help="overwrite a file that glideslope did not write")] = False,
+    static: Annotated[
+        bool, typer.Option("--static", help="pictures and no script: the charts that matter most, small enough to mail")
+    ] = False,
+    all_charts: Annotated[bool, typer.Option("--all-charts", help="with --static: every chart")] = False,
     config: Config = None,
 ) -> None:
     """Write the report of each run: one HTML file that works offline."""
@@ -140,12 +145,16 @@ def write_reports(
 
     if output is not None and len(runs) > 1:
         raise GlideslopeError("-o names the report of one run: give one run, or leave -o out.")
+    if all_charts and not static:
+        raise GlideslopeError("--all-charts is for --static: without it the report has every chart.")
+    pictures: Literal["key", "all"] | None = ("all" if all_charts else "key") if static else None
     rules = _rules(config)
     code = 0
-    for path in runs:
+    for name in runs:
         try:
-            run = open_run(path)
-            emit(f"{_write_report(run, judge_run(run, rules), output or _report_file(run), force=force)}\n")
+            run = open_run(name)
+            path = output or _report_file(run, "report-static.html" if static else "report.html")
+            emit(f"{_write_report(run, judge_run(run, rules), path, force=force, pictures=pictures)}\n")
         except GlideslopeError as error:
             complain(str(error))
             code = BAD
@@ -260,17 +269,29 @@ def _deliver(result: Result, form: Output, output: Path | None) -> None:
         append_text(Path(summary), form.step_summary(result, Style()))
 
 
-def _report_file(run: Run) -> Path:
+def _report_file(run: Run, name: str) -> Path:
     """Where the report of a run goes unless told otherwise."""
     if is_uri(run.path):
         raise GlideslopeError(f"{run.path} lies elsewhere: name a file for its report with -o.")
-    return Path(run.path) / "report.html"
+    return Path(run.path) / name
 
 
-def _write_report(run: Run, judged: RunResult, path: Path, *, force: bool = False) -> Path:
+def _write_report(
+    run: Run,
+    judged: RunResult,
+    path: Path,
+    *,
+    force: bool = False,
+    pictures: Literal["key", "all"] | None = None,
+) -> Path:
+    """Writes the report, with pictures in place of scripts if it is to have any, and returns its path."""
     from .engine import TOOL
     from .files import write_page
-    from .outputs.html import render_report
+    from .outputs.html import render_report, render_static_report
 
-    write_page(path, render_report(run, judged, tool=TOOL), force=force)
+    if pictures is None:
+        page = render_report(run, judged, tool=TOOL)
+    else:
+        page = render_static_report(run, judged, tool=TOOL, all_charts=pictures == "all")
+    write_page(path, page, force=force)
     return path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import wording
 from ..calibration import sentences
@@ -17,6 +17,7 @@ from ..page.configuration import configuration
 from ..page.figures import Figures
 from ..page.sparkline import loss_sparkline
 from ..page.specs import script_json
+from ..page.still import Stills
 from ..page.verdict import verdict_of
 from ..templates import javascript, render
 
@@ -25,18 +26,38 @@ if TYPE_CHECKING:
     from ..run import Run
 
 
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+"""What the page allows itself: nothing from anywhere else."""
+STILL_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+"""The same without script."""
+
+
 def render_report(run: Run, result: RunResult, *, tool: str) -> str:
     """The report of a run and its judgement as a page; `tool` is the program's name and version.
 
     Its size depends on the model and the findings, not on the number of steps: charts carry bands of at most 500 bins.
     """
-    figures = Figures(run)
-    instruments = [(section, title, intro, figures.section(section)) for section, title, intro in INSTRUMENTS]
+    script = {"config": script_json(CONFIG), "javascript": javascript()}
+    return _rendered(run, result, Figures(run), tool=tool, policy=POLICY, script=script, left_out=())
+
+
+def render_static_report(run: Run, result: RunResult, *, tool: str, all_charts: bool = False) -> str:
+    """The same page without script: pictures for charts, those that matter most unless all are wanted.
+
+    With the most important ones it keeps to the size of a mail, unless its words alone come near that.
+    """
+    figures = Stills(run, every=all_charts)
+    page = _rendered(run, result, figures, tool=tool, policy=STILL_POLICY, script=None, left_out=figures.left_out)
+    return figures.fill(page)
+
+
+def _rendered(run: Run, result: RunResult, figures: Figures, **form: Any) -> str:
+    """The page with these figures; `form` has what differs between pages with and without script."""
+    panels = [(section, title, intro, figures.section(section)) for section, title, intro in INSTRUMENTS]
     heatmaps = figures.section("layers")
     tensors = figures.section("tensors", _named(result.findings))
     return render(
         "report.html.jinja",
-        tool=tool,
         run=run,
         result=result,
         verdict=verdict_of(result),
@@ -44,17 +65,16 @@ def render_report(run: Run, result: RunResult, *, tool: str) -> str:
         facts=run_facts(run),
         sparkline=loss_sparkline(run),
         findings=figures.findings(result.findings),
-        instruments=instruments,
+        instruments=[panel for panel in panels if panel[-1].drawn or panel[-1].missing],
         heatmaps=heatmaps,
         tensors=tensors,
         tensor_keys=KEYS,
         tensors_left_out=left_out(run),
         audits=audits(run),
         configuration=configuration(run),
-        config=script_json(CONFIG),
-        javascript=javascript(),
         say=wording,
         measured=sentences,
+        **form,
     )
 
 

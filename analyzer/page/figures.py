@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A figure with its place in the page and its specification as JSON."""
+    """A figure with its place in the page, and its specification as JSON or, for a page without script, a picture."""
 
     id: str
     figure: Figure
-    spec: Markup
+    spec: Markup | None = None
+    picture: Markup | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +60,14 @@ class Figures:
     Findings lead to the charts of the sections that were drawn before them.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, charts: Sequence[Chart] = CHARTS) -> None:
         self._run = run
+        self._charts = charts
         self._by_column: dict[str, Drawn] = {}
 
     def section(self, section: Section, first: tuple[str, ...] = ()) -> Panel:
         """The figures of a section; `first` names tensors that must be among those drawn one by one."""
-        charts = [_naming(chart, first) for chart in CHARTS if chart.section == section]
+        charts = [_naming(chart, first) for chart in self._charts if chart.section == section]
         found = [drawn for chart in charts for drawn in self._all(chart)]
         return Panel(
             tuple(item for item in found if isinstance(item, Drawn)),
@@ -103,12 +105,16 @@ class Figures:
     def _guarded(self, title: str, anchor: str, draw: Callable[[], Figure | Missing | None]) -> Drawn | Missing | None:
         try:
             figure = draw()
-            return Drawn(anchor, figure, spec_json(figure.chart)) if isinstance(figure, Figure) else figure
+            return self._drawn(anchor, figure) if isinstance(figure, Figure) else figure
         except Exception as error:
             return Missing(
                 title,
                 f"This chart could not be drawn ({type(error).__name__}: {error}); the rest of the report stands.",
             )
+
+    def _drawn(self, anchor: str, figure: Figure) -> Drawn:
+        """The figure in the form that this page takes."""
+        return Drawn(anchor, figure, spec_json(figure.chart))
 
 
 def _naming(chart: Chart, first: tuple[str, ...]) -> Chart:

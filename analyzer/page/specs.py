@@ -20,11 +20,15 @@ _LEFT_TO_THE_PAGE = ("$schema", "config")
 
 def spec_json(chart: alt.LayerChart) -> Markup:
     """The chart for a `<script type="application/json">`. Raises ValueError if a number in it is not finite."""
+    spec = specification(chart)
+    return script_json(spec | {"datasets": {name: by_column(rows) for name, rows in spec.get("datasets", {}).items()}})
+
+
+def specification(chart: alt.LayerChart) -> dict[str, Any]:
+    """The chart as Vega-Lite without what all charts share."""
     with alt.data_transformers.enable("default", max_rows=MOST_ROWS):
         spec = chart.to_dict(validate=False)
-    kept = {key: value for key, value in spec.items() if key not in _LEFT_TO_THE_PAGE}
-    kept["datasets"] = {name: by_column(rows) for name, rows in spec.get("datasets", {}).items()}
-    return script_json(kept)
+    return {key: value for key, value in spec.items() if key not in _LEFT_TO_THE_PAGE}
 
 
 def script_json(data: Any) -> Markup:

@@ -235,6 +235,18 @@ def test_report_of_several_runs_goes_on_after_one_that_cannot_be_read(glideslope
     assert (run_dir / "report.html").is_file()
 
 
+def test_a_static_report_lies_beside_the_other(glideslope, run_dir: Path, tmp_path: Path) -> None:
+    ended = glideslope("report", run_dir, "--static")
+    assert (ended.code, ended.out) == (0, f"{run_dir / 'report-static.html'}\n")
+    key = (run_dir / "report-static.html").read_text()
+    assert "<script" not in key
+    assert glideslope("report", run_dir, "--static", "--all-charts", "-o", "all.html").code == 0
+    assert "<script" not in (tmp_path / "all.html").read_text()
+    assert "Not here: " in key
+    assert "Not here: " not in (tmp_path / "all.html").read_text()
+    assert not (run_dir / "report.html").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -274,6 +286,7 @@ def test_odd_runs_get_a_report(glideslope, tmp_path: Path, arguments: dict[str, 
         (["check", "digits", "--new-only"], "--new-only compares with a run: name it with --baseline."),
         (["check", "digits", "--baseline", "gone"], "gone does not exist"),
         (["report", "digits", "digits", "-o", "x.html"], "-o names the report of one run"),
+        (["report", "digits", "--all-charts"], "--all-charts is for --static"),
         (["report", "gone"], "gone does not exist"),
         (["report", "memory://x/y"], "memory://x/y holds no run"),
         (["info", "gone"], "gone does not exist"),
