@@ -11,7 +11,7 @@ DEV  := $(VENV)/installed-dev
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format coverage-table wheel clean
+.PHONY: help demo test lint format coverage-table scoreboard wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | while IFS="$$(printf '\t')" read -r target text; do \
@@ -35,6 +35,14 @@ format: $(DEV)  ## let ruff format the code and mend what it can
 
 coverage-table: $(DEV)  ## rewrite the README's table of models and instruments, from recordings
 	PYTHONPATH=tests $(BIN)/python -m support.coverage_table
+
+ZOO ?= zoo-runs
+scoreboard: $(DEV)  ## record the calibration zoo, judge it, rewrite the README's tables and the rates of the rules (hours)
+	for half in tuning heldout; do \
+		$(BIN)/python tests/zoo/outcome.py --half $$half && \
+		$(BIN)/python tests/zoo/record.py --half $$half -o $(ZOO)/$$half && \
+		$(BIN)/python tests/zoo/scoreboard.py $(ZOO)/$$half --half $$half --ablation --rivals --write --readme README.md || exit 1; \
+	done
 
 wheel: $(DEV)  ## build the wheel into dist/
 	$(BIN)/python -m build
