@@ -128,8 +128,9 @@ def write_reports(
             "-o",
             "--output",
             metavar="FILE",
-            help="default: report.html in the run directory, report-static.html with --static; "
-            "missing directories are made",
+            help="of one run, its report (default: report.html in the run directory, report-static.html with --static); "
+            "of several, only their comparison (default: beside their reports, comparison.html in the directory that "
+            "holds them)",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="overwrite a file that glideslope did not write")] = False,
@@ -137,27 +138,36 @@ def write_reports(
         bool, typer.Option("--static", help="pictures and no script: the charts that matter most, small enough to mail")
     ] = False,
     all_charts: Annotated[bool, typer.Option("--all-charts", help="with --static: every chart")] = False,
+    baseline: Against = None,
     config: Config = None,
 ) -> None:
-    """Write the report of each run: one HTML file that works offline."""
-    from .engine import judge_run
-    from .run import open_run
-
-    if output is not None and len(runs) > 1:
-        raise GlideslopeError("-o names the report of one run: give one run, or leave -o out.")
+    """Write the report of each run, and of several their comparison: HTML files that work offline."""
     if all_charts and not static:
         raise GlideslopeError("--all-charts is for --static: without it the report has every chart.")
+    if static and output is not None and len(runs) > 1:
+        raise GlideslopeError("-o names the comparison of several runs, which --static does not have: leave one out.")
     pictures: Literal["key", "all"] | None = ("all" if all_charts else "key") if static else None
     rules = _rules(config)
+    if baseline is not None and len(runs) > 1:
+        raise GlideslopeError("--baseline is for one run; several runs are compared with each other without it.")
+    with Progress() as progress:
+        measure = _judged_baseline(baseline, rules, progress)
+    judged: list[tuple[Run, RunResult]] = []
     code = 0
     for name in runs:
         try:
-            run = open_run(name)
-            path = output or _report_file(run, "report-static.html" if static else "report.html")
-            emit(f"{_write_report(run, judge_run(run, rules), path, force=force, pictures=pictures)}\n")
+            run, result = _judged(name, rules, measure)
+            judged.append((run, result))
+            if len(runs) == 1 or output is None:
+                path = output or _report_file(run, "report-static.html" if static else "report.html")
+                emit(f"{_write_report(run, result, path, force=force, pictures=pictures)}\n")
         except GlideslopeError as error:
             complain(str(error))
             code = BAD
+    if len(judged) > 1 and not static:
+        emit(f"{_write_comparison(judged, output, force=force)}\n")
+    elif len(runs) > 1 and not static:
+        complain("of one run alone there is no comparison.")
     raise typer.Exit(code)
 
 
@@ -234,26 +244,30 @@ def _split(values: Iterable[str]) -> tuple[str, ...]:
 
 def _judged_baseline(path: str | None, rules: Rules, progress: Progress) -> RunResult | None:
     """The judgement of the baseline, if there is one. Raises RunError if it cannot be read."""
-    from .engine import judge_run
-    from .run import open_run
-
     if path is None:
         return None
     progress.show(f"baseline {path}")
-    return judge_run(open_run(path), rules)
+    return _judged(path, rules, None)[1]
+
+
+def _judged(path: str, rules: Rules, baseline: RunResult | None) -> tuple[Run, RunResult]:
+    """A run and its judgement. Raises RunError if it cannot be read."""
+    from .engine import judge_run
+    from .run import open_run
+
+    run = open_run(path)
+    return run, judge_run(run, rules, baseline)
 
 
 def _judge_or_complain(path: str, rules: Rules, baseline: RunResult | None) -> tuple[Run | None, RunResult]:
     """A run and its judgement; of one that cannot be read only the latter, and a sentence on stderr."""
-    from .engine import judge_run, unreadable
-    from .run import open_run
+    from .engine import unreadable
 
     try:
-        run = open_run(path)
+        return _judged(path, rules, baseline)
     except RunError as error:
         complain(str(error))
         return None, unreadable(path, str(error))
-    return run, judge_run(run, rules, baseline)
 
 
 def _deliver(result: Result, form: Output, output: Path | None) -> None:
@@ -295,3 +309,27 @@ def _write_report(
         page = render_static_report(run, judged, tool=TOOL, all_charts=pictures == "all")
     write_page(path, page, force=force)
     return path
+
+
+def _write_comparison(judged: Sequence[tuple[Run, RunResult]], output: Path | None, *, force: bool) -> Path:
+    """Writes the comparison of runs, with links to those of their reports that lie where reports do."""
+    from .engine import TOOL
+    from .files import link, write_page
+    from .outputs.comparison import render_comparison
+
+    runs, results = [run for run, _ in judged], [result for _, result in judged]
+    path = output or _together([run.path for run in runs]) / "comparison.html"
+    reports = [None if is_uri(run.path) else _report_file(run, "report.html") for run in runs]
+    hrefs = [link(path, report) if report and report.is_file() else None for report in reports]
+    write_page(path, render_comparison(runs, results, tool=TOOL, hrefs=hrefs), force=force)
+    return path
+
+
+def _together(paths: Sequence[str]) -> Path:
+    """The nearest directory that holds all runs. Raises GlideslopeError where there is none."""
+    if any(map(is_uri, paths)):
+        raise GlideslopeError("some of the runs lie elsewhere: name a file for the comparison with -o.")
+    try:
+        return Path(os.path.commonpath([Path(path).absolute().parent for path in paths]))
+    except ValueError:  # other drives
+        raise GlideslopeError("the runs have no directory in common: name a file for the comparison with -o.") from None

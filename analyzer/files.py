@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from urllib.parse import quote
 
 from .errors import GlideslopeError
 
@@ -46,6 +47,15 @@ def append_text(path: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise GlideslopeError(f"{path} cannot be written ({error.strerror or error}): check its permissions.") from None
+
+
+def link(page: Path, target: Path) -> str | None:
+    """A relative link from one file to another, quoted for HTML pages; None where no relative path leads there."""
+    try:
+        relative = os.path.relpath(target.absolute(), page.absolute().parent)
+    except ValueError:  # another drive
+        return None
+    return quote(Path(relative).as_posix(), safe="/")
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -43,7 +43,7 @@ class Key:
     label: str
     color: str
     dash: tuple[int, ...] = ()
-    symbol: Literal["line", "band", "tick", "cross", "ring", "box", "square"] = "line"
+    symbol: Literal["line", "band", "tick", "bar", "cross", "ring", "box", "square"] = "line"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,191 @@
+"""How runs were set up, and in what they differ: hyperparameters, optimizers, model, loss, recorder, surroundings."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..wording import count, number
+
+if TYPE_CHECKING:
+    from ..manifest import TensorInfo
+    from ..run import Run
+
+ABSENT = "\u2013"
+"""In place of a setting that a run does not have."""
+
+HYPERPARAMETERS, OPTIMIZER, SURROUNDINGS = "Hyperparameters", "Optimizer", "Surroundings"
+
+COURSE = "learning rate over the run"
+
+Key = tuple[str, str]
+"""Group and name of a setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A setting that is not the same in all runs, with what each has, as words, in the order of the runs."""
+
+    group: str
+    name: str
+    values: tuple[str, ...]
+
+    @property
+    def shares(self) -> list[tuple[str, int]]:
+        """Each value with how many runs have it, the most frequent first."""
+        return Counter(self.values).most_common(12)
+
+
+def differences(runs: Sequence[Run]) -> tuple[Difference, ...]:
+    """The settings in which the runs differ, by group; those that no two runs ever share (times, ids) are left out."""
+    known = [settings(run) for run in runs]
+    keys = list(dict.fromkeys(key for each in known for key in each))
+    order = list(dict.fromkeys(group for group, _ in keys))
+    found = [Difference(*key, tuple(words(each.get(key)) for each in known)) for key in keys]
+    differing = [item for item in found if len(set(item.values)) > 1]
+    return tuple(sorted(differing, key=lambda item: order.index(item.group)))
+
+
+def settings(run: Run) -> dict[Key, Any]:
+    """Every setting of a run as it was recorded, by group and name; lists and words among them."""
+    return {
+        (group, name): value
+        for group, named in (
+            (HYPERPARAMETERS, flat(run.manifest.hparams)),
+            (OPTIMIZER, _optimizers(run)),
+            ("Loss", _loss(run)),
+            ("Model", _model(run)),
+            ("Training", _training(run)),
+            ("Recorder", _recorder(run)),
+            (SURROUNDINGS, _surroundings(run)),
+        )
+        for name, value in named
+        if value is not None
+    }
+
+
+def numeric_settings(run: Run) -> dict[Key, float]:
+    """What can be tuned as a number: hyperparameters, options of the optimizers, batch size; no switches."""
+    tunable = (HYPERPARAMETERS, OPTIMIZER)
+    return {
+        key: float(value)
+        for key, value in settings(run).items()
+        if (key[0] in tunable or key == BATCH_SIZE) and isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+
+
+BATCH_SIZE: Key = ("Training", "batch size")
+
+_SEED = re.compile(r"(^|[._ -])(seed|random_?state|trial|replicate)([._ -]|$)", re.IGNORECASE)
+
+
+def is_seed(key: Key) -> bool:
+    """Whether a setting only tells repetitions apart."""
+    return _SEED.search(key[1]) is not None
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings with dotted names; short lists of numbers one by one, so that each can be compared."""
+    for name, value in values.items():
+        full = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{full}.")
+        elif isinstance(value, (list, tuple)) and 0 < len(value) <= 4 and all(_is_number(item) for item in value):
+            yield from ((f"{full}[{i}]", item) for i, item in enumerate(value))
+        else:
+            yield full, value
+
+
+def words(value: Any) -> str:
+    """A setting as people read it; a dash where there is none."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return count(value) if abs(value) < 10**15 else str(value)
+    if isinstance(value, float):
+        return number(value, 6)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _optimizers(run: Run) -> Iterator[tuple[str, Any]]:
+    """Kind, rate at the start and options of each parameter group; `group 1: lr` where there are several."""
+    many = len(run.groups) > 1
+    for i, group in enumerate(run.groups[:40]):
+        start = f"group {i}: " if many else ""
+        yield f"{start}type", group.type or None
+        yield f"{start}lr", group.lr
+        options = {name: value for name, value in group.options.items() if name not in ("lr", "initial_lr")}
+        yield from flat(options, start)
+    if len(run.groups) > 1:
+        yield "groups", len(run.groups)
+    yield COURSE, _rates(run)
+
+
+def _rates(run: Run) -> str | None:
+    """The course of the largest learning rate: `0.1 throughout`, or from what to what, and its largest value."""
+    rates = run.frame("steps", "lr_max")["lr_max"].drop_nulls()
+    if rates.is_empty():
+        return None
+    first, last, peak = float(rates[0]), float(rates[-1]), rates.max()
+    if rates.n_unique() == 1:
+        return f"{number(first)} throughout"
+    top = f", at most {number(peak)}" if isinstance(peak, float) and peak > max(first, last) else ""
+    return f"{number(first)} to {number(last)}{top}"
+
+
+def _loss(run: Run) -> Iterator[tuple[str, Any]]:
+    if run.manifest.loss:
+        yield "type", run.manifest.loss.type
+        yield "reduction", run.manifest.loss.reduction
+    yield from (("recorded as", event.detail.get("loss")) for event in run.events_of("loss-input")[:1])
+
+
+def _model(run: Run) -> Iterator[tuple[str, Any]]:
+    yield "class", run.manifest.model
+    yield "parameters", run.manifest.parameters
+    yield "tensors", len(run.tensors)
+    yield "frozen tensors", sum(not tensor.requires_grad for tensor in run.tensors)
+    yield "shapes", _shapes(run.tensors)
+
+
+def _shapes(tensors: Sequence[TensorInfo]) -> str:
+    """The kinds and widths of the layers in order, as one word each, so that a changed layer shows."""
+    layers = [f"{item.module_type}({' × '.join(map(str, item.shape))})" for item in tensors if len(item.shape) > 1]
+    return ", ".join(layers[:12]) + (f" and {len(layers) - 12} more" if len(layers) > 12 else "")
+
+
+def _training(run: Run) -> Iterator[tuple[str, Any]]:
+    yield "steps", run.step_count
+    sizes = run.frame("steps", "batch_size")["batch_size"].drop_nulls()
+    yield "batch size", None if sizes.is_empty() else sizes.mode().min()
+    pieces = run.frame("steps", "micro_batches")["micro_batches"].drop_nulls()
+    yield "micro-batches", None if pieces.is_empty() else pieces.mode().min()
+    yield "ranks", run.manifest.rank_count
+    yield "attempts", len(run.attempts)
+    yield "purpose", "one repeated batch" if run.manifest.mode == "overfit-batch" else None
+
+
+def _recorder(run: Run) -> Iterator[tuple[str, Any]]:
+    yield "preset", run.manifest.preset
+    yield from flat(run.manifest.schedule)
+    yield "instruments", ", ".join(sorted(item.name for item in run.instruments)) or None
+    yield "version", run.manifest.recorder
+
+
+def _surroundings(run: Run) -> Iterator[tuple[str, Any]]:
+    manifest = run.manifest
+    yield "git commit", (manifest.git_commit or "")[:12] or None
+    yield "command", manifest.command
+    yield "device", manifest.device
+    yield "host", manifest.host
+    yield from manifest.versions.items()

@@ -1,0 +1,237 @@
+"""A comparison as plain data for the templates: rows, tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count as counter
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from ..charts.base import Figure, Missing
+from ..charts.theme import DASHES, SERIES
+from ..comparison.build import Comparison
+from ..comparison.measures import SET
+from ..comparison.next_values import Advice
+from ..comparison.overlays import Curves, against_outcome, alpha_distributions, overlay, with_reading
+from ..comparison.partings import Separation, between, when
+from ..comparison.settings import Difference
+from ..comparison.tuning import advice_words
+from ..wording import count, number, plural
+from .card import ENDINGS
+from .figures import Drawn
+from .sparkline import Sparkline, loss_sparkline
+from .specs import spec_json
+from .verdict import VerdictView, verdict_of
+
+if TYPE_CHECKING:
+    from ..findings import RunResult
+    from ..run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """A row of the table of runs; `color` and `dash` are those of its curves, "" where it is not drawn."""
+
+    name: str
+    path: str
+    href: str | None
+    color: str
+    dash: tuple[int, ...]
+    verdict: VerdictView
+    steps: str
+    status: str
+    outcome: str
+    detail: str
+    sparkline: Sparkline | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """The differences of one group of settings."""
+
+    title: str
+    rows: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartingRow:
+    """How one instrument relates the runs, as words."""
+
+    name: str
+    remark: str
+    where: str
+    values: str
+
+
+@dataclass(frozen=True, slots=True)
+class TuningRow:
+    """A run with what was varied, and what it reached."""
+
+    name: str
+    values: tuple[str, ...]
+    outcome: str
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceView:
+    """What to try next for one hyperparameter, with its chart."""
+
+    advice: Advice
+    words: str
+    chart: Drawn | Missing | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonView:
+    """All that the page shows of a comparison."""
+
+    comparison: Comparison
+    runs: tuple[ComparedRun, ...]
+    settings: tuple[Grouped, ...]
+    partings: tuple[PartingRow, ...]
+    untold: tuple[str, ...]
+    curves: tuple[Drawn | Missing, ...]
+    alphas: tuple[Drawn | Missing, ...]
+    outcome: str
+    ranking: tuple[TuningRow, ...]
+    advice: tuple[AdviceView, ...]
+
+
+def comparison_view(
+    made: Comparison, runs: Sequence[Run], results: Sequence[RunResult], hrefs: Sequence[str | None] = ()
+) -> ComparisonView:
+    """The comparison ready for the page; `hrefs` lead to the reports of the runs."""
+    numbers = counter(1)
+
+    def drawn(title: str, draw: Callable[[], Figure | None]) -> Drawn | Missing | None:
+        return _guarded(f"compared-{next(numbers)}", title, draw)
+
+    return ComparisonView(
+        comparison=made,
+        runs=tuple(_runs(made, runs, results, hrefs)),
+        settings=tuple(Grouped(t, tuple(rows)) for t, rows in groupby(made.differences, lambda item: item.group)),
+        partings=tuple(_parting_row(item, made) for item in made.separations if item.parting.outcome != "too few"),
+        untold=tuple(item.measure.name for item in made.separations if item.parting.outcome == "too few"),
+        curves=tuple(_curves(made, drawn)),
+        alphas=tuple(_alphas(made, drawn)),
+        outcome=_capitalized(str(made.goal)) if made.goal else "",
+        ranking=tuple(_ranking(made)),
+        advice=tuple(_advice(made, drawn)),
+    )
+
+
+Draw = Callable[[str, Callable[[], Figure | None]], Drawn | Missing | None]
+
+
+def _guarded(name: str, title: str, draw: Callable[[], Figure | None]) -> Drawn | Missing | None:
+    """The figure drawn; a sentence in its place where that fails, never a lost page."""
+    try:
+        figure = draw()
+        return None if figure is None else Drawn(name, figure, spec_json(figure.chart))
+    except Exception as error:
+        return Missing(title, f"This chart could not be drawn ({type(error).__name__}: {error}); the rest stands.")
+
+
+def _runs(
+    made: Comparison, runs: Sequence[Run], results: Sequence[RunResult], hrefs: Sequence[str | None]
+) -> Iterator[ComparedRun]:
+    for i, (run, result) in enumerate(zip(runs, results, strict=True)):
+        place = made.drawn.index(i) if i in made.drawn else None
+        value, detail = _outcome_words(made, i)
+        yield ComparedRun(
+            name=made.names[i],
+            path=run.path,
+            href=hrefs[i] if hrefs else None,
+            color="" if place is None else SERIES[place],
+            dash=() if place is None else DASHES[place],
+            verdict=verdict_of(result),
+            steps=count(run.step_count),
+            status=ENDINGS[run.status],
+            outcome=value,
+            detail=detail,
+            sparkline=loss_sparkline(run),
+        )
+
+
+def _outcome_words(made: Comparison, position: int) -> tuple[str, str]:
+    """What a run reached, and where."""
+    if made.outcomes is None or made.goal is None:
+        return "\u2013", ""
+    found = made.outcomes[position]
+    if found.value is None:
+        return "not finite" if made.goal.name is None else "\u2013", ""
+    where = f"at step {count(found.step)}" if made.goal.name and found.step is not None else ""
+    return number(found.value), where
+
+
+def _parting_row(item: Separation, made: Comparison) -> PartingRow:
+    names = [made.names[i] for i in made.drawn]
+    if not item.apart:
+        same = item.parting.outcome == "equal"
+        shared = plural(item.parting.steps, "step")
+        return PartingRow(item.measure.name, "equal" if same else "within noise", f"over {shared}", "")
+    remark = "set, not measured" if item.measure.name == SET else ""
+    remark = "repetitions part in it too: it says nothing of the settings" if item.repeated else remark
+    return PartingRow(item.measure.name, remark, when(item.parting)[3:], between(item, names))
+
+
+def _curves(made: Comparison, draw: Draw) -> Iterator[Drawn | Missing]:
+    """The key curves; those that separate the runs first, in the order of a training."""
+    curves = Curves(made.drawn, tuple(made.names[i] for i in made.drawn))
+    parted = {item.measure.name: item for item in made.separations}
+    for measure in made.measures:
+        if measure.key:
+            figure = draw(
+                measure.name,
+                lambda m=measure: overlay(m, made.series, curves, parted.get(m.name)),  # type: ignore[misc]
+            )
+            if figure is not None:
+                yield figure
+
+
+def _alphas(made: Comparison, draw: Draw) -> Iterator[Drawn | Missing]:
+    curves = Curves(made.drawn, tuple(made.names[i] for i in made.drawn))
+    for figure in alpha_distributions(made.series, curves):
+        shown = draw(figure.title, lambda f=figure: f)  # type: ignore[misc]
+        if shown is not None:
+            yield shown
+
+
+def _ranking(made: Comparison) -> Iterator[TuningRow]:
+    if made.tuning is None or made.outcomes is None:
+        return
+    for position, values in made.tuning.rows:
+        found = made.outcomes[position]
+        error = f" ± {number(found.error, 2)}" if found.error not in (float("inf"), 0.0) else ""
+        yield TuningRow(
+            made.names[position],
+            values,
+            number(found.value) + error if found.value is not None else "none",
+            number(found.last),
+        )
+
+
+def _advice(made: Comparison, draw: Draw) -> Iterator[AdviceView]:
+    if made.tuning is None or made.outcomes is None or made.goal is None:
+        return
+    costs = [item.value for item in made.outcomes]
+    for advice in made.tuning.advice:
+        words, by, values = advice_words(advice), made.goal, made.tuning.numbers[advice.name]
+        chart = draw(
+            advice.name,
+            lambda a=advice, v=values, w=words, g=by: (  # type: ignore[misc]
+                None if (f := against_outcome(a, v, costs, made.names, g)) is None else with_reading(f, w)
+            ),
+        )
+        yield AdviceView(advice, words, chart)
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def legend(runs: Iterable[ComparedRun]) -> tuple[ComparedRun, ...]:
+    """The runs whose curves are drawn."""
+    return tuple(run for run in runs if run.color)
