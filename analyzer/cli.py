@@ -112,7 +112,7 @@ def check(
     try:
         _deliver(result, form, output)
         if report is not None and opened is not None:
-            _write_report(opened, results[0], report)
+            _write_report(opened, results[0], report, baseline=measure)
     except GlideslopeError as error:  # what was found still counts
         complain(str(error))
         code = code or BAD
@@ -128,9 +128,9 @@ def write_reports(
             "-o",
             "--output",
             metavar="FILE",
-            help="of one run, its report (default: report.html in the run directory, report-static.html with --static); "
-            "of several, only their comparison (default: beside their reports, comparison.html in the directory that "
-            "holds them)",
+            help="of one run, its report (default: report.html in the run directory, report-static.html with "
+            "--static); of several, only their comparison (default: beside their reports, comparison.html in the "
+            "directory that holds them)",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="overwrite a file that glideslope did not write")] = False,
@@ -160,13 +160,13 @@ def write_reports(
             judged.append((run, result))
             if len(runs) == 1 or output is None:
                 path = output or _report_file(run, "report-static.html" if static else "report.html")
-                emit(f"{_write_report(run, result, path, force=force, pictures=pictures)}\n")
+                emit(f"{_write_report(run, result, path, force=force, pictures=pictures, baseline=measure)}\n")
         except GlideslopeError as error:
             complain(str(error))
             code = BAD
     if len(judged) > 1 and not static:
         emit(f"{_write_comparison(judged, output, force=force)}\n")
-    elif len(runs) > 1 and not static:
+    elif len(runs) > len(judged) == 1 and output is not None:
         complain("of one run alone there is no comparison.")
     raise typer.Exit(code)
 
@@ -242,24 +242,24 @@ def _split(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(code.strip().upper() for value in values for code in value.split(",") if code.strip())
 
 
-def _judged_baseline(path: str | None, rules: Rules, progress: Progress) -> RunResult | None:
-    """The judgement of the baseline, if there is one. Raises RunError if it cannot be read."""
+def _judged_baseline(path: str | None, rules: Rules, progress: Progress) -> tuple[Run, RunResult] | None:
+    """The baseline and its judgement, if there is one. Raises RunError if it cannot be read."""
     if path is None:
         return None
     progress.show(f"baseline {path}")
-    return _judged(path, rules, None)[1]
+    return _judged(path, rules, None)
 
 
-def _judged(path: str, rules: Rules, baseline: RunResult | None) -> tuple[Run, RunResult]:
+def _judged(path: str, rules: Rules, baseline: tuple[Run, RunResult] | None) -> tuple[Run, RunResult]:
     """A run and its judgement. Raises RunError if it cannot be read."""
     from .engine import judge_run
     from .run import open_run
 
     run = open_run(path)
-    return run, judge_run(run, rules, baseline)
+    return run, judge_run(run, rules, baseline[1] if baseline else None)
 
 
-def _judge_or_complain(path: str, rules: Rules, baseline: RunResult | None) -> tuple[Run | None, RunResult]:
+def _judge_or_complain(path: str, rules: Rules, baseline: tuple[Run, RunResult] | None) -> tuple[Run | None, RunResult]:
     """A run and its judgement; of one that cannot be read only the latter, and a sentence on stderr."""
     from .engine import unreadable
 
@@ -297,6 +297,7 @@ def _write_report(
     *,
     force: bool = False,
     pictures: Literal["key", "all"] | None = None,
+    baseline: tuple[Run, RunResult] | None = None,
 ) -> Path:
     """Writes the report, with pictures in place of scripts if it is to have any, and returns its path."""
     from .engine import TOOL
@@ -304,9 +305,9 @@ def _write_report(
     from .outputs.html import render_report, render_static_report
 
     if pictures is None:
-        page = render_report(run, judged, tool=TOOL)
+        page = render_report(run, judged, tool=TOOL, baseline=baseline)
     else:
-        page = render_static_report(run, judged, tool=TOOL, all_charts=pictures == "all")
+        page = render_static_report(run, judged, tool=TOOL, all_charts=pictures == "all", baseline=baseline)
     write_page(path, page, force=force)
     return path
 

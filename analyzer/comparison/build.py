@@ -132,6 +132,7 @@ def _statements(
 ) -> Iterator[str]:
     """What to know first: what was changed, where it shows, what came of it, and what makes that doubtful."""
     changed = [item for item in differing if item.group != SURROUNDINGS]
+    changed = list({(item.name, item.values): item for item in reversed(changed)}.values())[::-1]
     if any(item.name == "lr" for item in changed):
         changed = [item for item in changed if item.name != COURSE]
     if changed:

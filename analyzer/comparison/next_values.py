@@ -140,7 +140,7 @@ class _Scale:
 
     @staticmethod
     def of(name: str, tried: Sequence[float]) -> _Scale:
-        whole = all(value.is_integer() for value in tried) and max(tried) > 1 and not is_rate(name)
+        whole = all(float(value).is_integer() for value in tried) and max(tried) > 1 and not is_rate(name)
         within = all(0 <= value < 1 for value in tried)
         if within and _BELOW_ONE.search(name):
             return _Scale("below one", False)

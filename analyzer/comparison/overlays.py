@@ -13,7 +13,7 @@ from ..charts.alpha import SHOWN
 from ..charts.alpha_distribution import BIN
 from ..charts.base import Figure, Key, Numbers
 from ..charts.binning import Span, bands, spreads
-from ..charts.marks import SHORT_NUMBER, Axes, fit_domain, layered, line_layers, log_ticks, odd_keys, series_keys
+from ..charts.marks import SHORT_NUMBER, Axes, fit_domain, layered, line_layers, log_ticks, odd_keys, over, series_keys
 from ..charts.summary import spoken, summarise, tabulate
 from ..charts.theme import HEIGHT, MUTED, SERIES
 from ..wording import count, number, percent
@@ -51,19 +51,16 @@ def overlay(
     span = Span(int(frame["step"].min() or 0), int(frame["step"].max() or 0))  # type: ignore[arg-type]
     log = measure.ratios and spreads(frame["value"])
     binned = bands(frame, "value", span, by=("series",), bins=BINS, positive=log)
-    binned = (
-        binned if len(curves.names) < 3 else binned.with_columns(pl.col("mid").alias("lo"), pl.col("mid").alias("hi"))
-    )
+    if len(curves.names) > 2:  # bands over bands would hide the lines
+        binned = binned.with_columns(lo="mid", hi="mid")
     axes = Axes(span=span, title="", domain=fit_domain(binned, log=log), log=log)
     summaries = summarise(frame, "value", span, "series")
     title = measure.name[:1].upper() + measure.name[1:]
     description = f"{title} of {count(len(curves.names))} runs over {span.words()}: {spoken(summaries, MOST)}"
-    rules = _parting_rule(parted, axes) if parted and parted.apart else []
+    layers = [*_parting_rule(parted, axes), *line_layers(binned, axes, curves.names, width=span.width(BINS))]
     return Figure(
         title=title,
-        chart=layered(
-            [*rules, *line_layers(binned, axes, curves.names, width=span.width(BINS))], axes.height, description
-        ),
+        chart=over(span, layers, axes.height, description, **axes.parameters()),
         reading=measure.reading + _smoothed(span),
         description=description,
         keys=series_keys(curves.names) + odd_keys(binned) + _parting_key(parted),
@@ -76,7 +73,9 @@ def _smoothed(span: Span) -> str:
     return f" Lines: means of {count(width)} steps." if width > 1 else ""
 
 
-def _parting_rule(parted: Separation, axes: Axes) -> list[alt.Chart]:
+def _parting_rule(parted: Separation | None, axes: Axes) -> list[alt.Chart]:
+    if not parted or not parted.apart:
+        return []
     rule = alt.Chart(pl.DataFrame({"step": [parted.parting.step]})).mark_rule(color=MUTED, strokeWidth=1.5, aria=False)
     return [rule.encode(x=axes.x())]
 

@@ -6,13 +6,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .. import wording
+from ..baseline import changes
 from ..calibration import sentences
 from ..charts.base import Section
 from ..charts.tensor_history import KEYS, left_out
 from ..charts.theme import CONFIG
+from ..comparison.build import compare
 from ..findings import SEVERITIES
 from ..page.audits import audits
 from ..page.card import run_facts
+from ..page.comparison import ComparisonView, comparison_view
 from ..page.configuration import configuration
 from ..page.figures import Figures
 from ..page.sparkline import loss_sparkline
@@ -32,23 +35,40 @@ STILL_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The same without script."""
 
 
-def render_report(run: Run, result: RunResult, *, tool: str) -> str:
+Judged = tuple["Run", "RunResult"]
+"""A run and its judgement."""
+
+
+def render_report(run: Run, result: RunResult, *, tool: str, baseline: Judged | None = None) -> str:
     """The report of a run and its judgement as a page; `tool` is the program's name and version.
 
-    Its size depends on the model and the findings, not on the number of steps: charts carry bands of at most 500 bins.
+    With the baseline that the judgement was compared with, the page lays the two runs side by side as well. Its size
+    depends on the model and the findings, not on the number of steps: charts carry bands of at most 500 bins.
     """
     script = {"config": script_json(CONFIG), "javascript": javascript()}
-    return _rendered(run, result, Figures(run), tool=tool, policy=POLICY, script=script, left_out=())
+    against = _against((run, result), baseline)
+    return _rendered(run, result, Figures(run), tool=tool, policy=POLICY, script=script, left_out=(), against=against)
 
 
-def render_static_report(run: Run, result: RunResult, *, tool: str, all_charts: bool = False) -> str:
+def render_static_report(
+    run: Run, result: RunResult, *, tool: str, all_charts: bool = False, baseline: Judged | None = None
+) -> str:
     """The same page without script: pictures for charts, those that matter most unless all are wanted.
 
     With the most important ones it keeps to the size of a mail, unless its words alone come near that.
     """
     figures = Stills(run, every=all_charts)
-    page = _rendered(run, result, figures, tool=tool, policy=STILL_POLICY, script=None, left_out=figures.left_out)
-    return figures.fill(page)
+    against = _against((run, result), baseline)
+    form = {"script": None, "left_out": figures.left_out, "against": against.without_charts() if against else None}
+    return figures.fill(_rendered(run, result, figures, tool=tool, policy=STILL_POLICY, **form))
+
+
+def _against(judged: Judged, baseline: Judged | None) -> ComparisonView | None:
+    """The run beside its baseline."""
+    if baseline is None:
+        return None
+    runs, results = (judged[0], baseline[0]), (judged[1], baseline[1])
+    return comparison_view(compare(runs, results), runs, results)
 
 
 def _rendered(run: Run, result: RunResult, figures: Figures, **form: Any) -> str:
@@ -74,6 +94,7 @@ def _rendered(run: Run, result: RunResult, figures: Figures, **form: Any) -> str
         configuration=configuration(run),
         say=wording,
         measured=sentences,
+        changes=changes(result),
         **form,
     )
 

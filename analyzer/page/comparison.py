@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import count as counter
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -91,12 +91,23 @@ class ComparisonView:
     runs: tuple[ComparedRun, ...]
     settings: tuple[Grouped, ...]
     partings: tuple[PartingRow, ...]
+    together: tuple[PartingRow, ...]
     untold: tuple[str, ...]
     curves: tuple[Drawn | Missing, ...]
     alphas: tuple[Drawn | Missing, ...]
     outcome: str
     ranking: tuple[TuningRow, ...]
     advice: tuple[AdviceView, ...]
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """First and last step of any curve."""
+        steps = [each["step"] for each in self.comparison.series.values() if each.height]
+        return min((int(each[0]) for each in steps), default=0), max((int(each[-1]) for each in steps), default=0)
+
+    def without_charts(self) -> ComparisonView:
+        """The same for a page without script."""
+        return replace(self, curves=(), alphas=(), advice=tuple(replace(item, chart=None) for item in self.advice))
 
 
 def comparison_view(
@@ -112,7 +123,10 @@ def comparison_view(
         comparison=made,
         runs=tuple(_runs(made, runs, results, hrefs)),
         settings=tuple(Grouped(t, tuple(rows)) for t, rows in groupby(made.differences, lambda item: item.group)),
-        partings=tuple(_parting_row(item, made) for item in made.separations if item.parting.outcome != "too few"),
+        partings=tuple(_parting_row(item, made) for item in made.separations if item.apart),
+        together=tuple(
+            _parting_row(item, made) for item in made.separations if item.parting.outcome in ("together", "equal")
+        ),
         untold=tuple(item.measure.name for item in made.separations if item.parting.outcome == "too few"),
         curves=tuple(_curves(made, drawn)),
         alphas=tuple(_alphas(made, drawn)),
@@ -230,8 +244,3 @@ def _advice(made: Comparison, draw: Draw) -> Iterator[AdviceView]:
 
 def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def legend(runs: Iterable[ComparedRun]) -> tuple[ComparedRun, ...]:
-    """The runs whose curves are drawn."""
-    return tuple(run for run in runs if run.color)

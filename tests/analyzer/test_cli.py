@@ -247,6 +247,40 @@ def test_a_static_report_lies_beside_the_other(glideslope, run_dir: Path, tmp_pa
     assert not (run_dir / "report.html").exists()
 
 
+def test_report_of_several_runs_compares_them_and_links_their_reports(glideslope, run_dir: Path, tmp_path) -> None:
+    other = write_run(tmp_path / "other", {"loss": [2.0, 1.0]})
+    ended = glideslope("report", run_dir, other)
+    pages = [run_dir / "report.html", other / "report.html", tmp_path / "comparison.html"]
+    assert (ended.code, ended.out) == (0, "".join(f"{page}\n" for page in pages))
+    page = pages[2].read_text()
+    assert "No difference: it is the same run twice." in page
+    assert 'href="digits/report.html"' in page
+
+
+def test_the_output_of_several_runs_is_their_comparison_alone(glideslope, run_dir: Path, tmp_path) -> None:
+    other = write_run(tmp_path / "other", {"loss": [2.0, 1.0]})
+    ended = glideslope("report", run_dir, other, "-o", "new/x.html")
+    assert (ended.code, ended.out) == (0, "new/x.html\n")
+    assert not (run_dir / "report.html").exists()
+    (tmp_path / "new" / "x.html").write_text("precious")
+    assert "was not written by glideslope" in glideslope("report", run_dir, other, "-o", "new/x.html").complaint
+    assert glideslope("report", run_dir, other, "-o", "new/x.html", "--force").code == 0
+
+
+def test_one_run_that_can_be_read_is_no_comparison(glideslope, run_dir: Path) -> None:
+    ended = glideslope("report", "gone", run_dir, "-o", "x.html")
+    assert ended.code == 2
+    assert ended.err.splitlines()[1] == "glideslope: of one run alone there is no comparison."
+
+
+def test_report_against_a_baseline(glideslope, run_dir: Path, tmp_path: Path) -> None:
+    write_run(tmp_path / "base", {"loss": [2.0, 1.0]})
+    assert glideslope("report", run_dir, "--baseline", "base").code == 0
+    assert "Against the baseline" in (run_dir / "report.html").read_text()
+    assert glideslope("check", run_dir, "--baseline", "base", "--report", "b.html").code == 0
+    assert (tmp_path / "b.html").read_text() == (run_dir / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -285,7 +319,8 @@ def test_odd_runs_get_a_report(glideslope, tmp_path: Path, arguments: dict[str, 
         (["check", "."], ". is not a run itself: did you mean digits?"),
         (["check", "digits", "--new-only"], "--new-only compares with a run: name it with --baseline."),
         (["check", "digits", "--baseline", "gone"], "gone does not exist"),
-        (["report", "digits", "digits", "-o", "x.html"], "-o names the report of one run"),
+        (["report", "digits", "digits", "--baseline", "digits"], "--baseline is for one run"),
+        (["report", "digits", "digits", "--static", "-o", "x.html"], "-o names the comparison of several runs"),
         (["report", "digits", "--all-charts"], "--all-charts is for --static"),
         (["report", "gone"], "gone does not exist"),
         (["report", "memory://x/y"], "memory://x/y holds no run"),
