@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from support.synthetic import leaf, loss_input, wiring
 from recorder import schema
 from recorder.directory import parquet
 from recorder.instruments import PRESETS
-from recorder.manifest import _instrument
 from recorder.schedule import DENSE_STEPS, SPARSER
 from recorder.tables import _TYPES
 from recorder.writer import flush_interval
@@ -326,9 +326,23 @@ def _manifest(long: Long) -> dict[str, Any]:
         "preset": "full",
         "schedule": {"dense_steps": DENSE_STEPS, "every": long.every},
         "modules": [{"name": name, "type": kind} for name, kind in types.items()],
-        "instruments": [_instrument(kind) for kind in PRESETS["full"]],
+        "instruments": [{"name": kind.name, "columns": [_filled(c) for c in kind.columns]} for kind in PRESETS["full"]],
+        "edges": {kind.name: _in_words(kind.edges) for kind in PRESETS["full"] if kind.edges},
         "loss": {"type": "CrossEntropyLoss", "reduction": "mean"},
     }
+
+
+def _filled(column: schema.Column) -> dict[str, str]:
+    """A column as the run file names it under its instrument."""
+    told = {"unit": column.unit, "description": column.description}
+    return {"table": schema.table_of(column), "column": column.name} | told
+
+
+def _in_words(edges: Any) -> Any:
+    """Edges of bins for JSON, which has no word for infinity."""
+    if isinstance(edges, Mapping):
+        return {name: _in_words(part) for name, part in edges.items()}
+    return [str(edge) if math.isinf(edge) else edge for edge in edges]
 
 
 def _entry(name: str) -> dict[str, Any]:
