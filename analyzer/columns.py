@@ -25,6 +25,13 @@ def order_of(run: Run, table: str) -> pl.Series | None:
     return order(run.written(table))
 
 
+@per_run
+def holds(run: Run, table: str, column: str) -> bool:
+    """Whether a recorded column holds a value somewhere: reads up to the first."""
+    first = run.written(table).select(column).filter(pl.col(column).is_not_null()).head(1)
+    return not first.collect(engine="streaming").is_empty()
+
+
 def read(run: Run, table: str, names: Sequence[str]) -> Iterator[tuple[str, pl.Series]]:
     """Recorded columns of a table by name, and of `steps` their neighbours; these only if nothing of them is damaged.
 

@@ -18,7 +18,7 @@ import polars as pl
 from recorder import schema
 
 from . import derived
-from .columns import order_of, read
+from .columns import holds, order_of, read
 from .directory import GIVE, RunFiles, read_directory
 from .errors import RunError
 from .manifest import EndFile, GroupInfo, InstrumentInfo, Manifest, TensorInfo
@@ -166,17 +166,26 @@ class Run:
 
     def has(self, table: str, column: str) -> bool:
         """Whether the column holds a value somewhere; NaN is a value, null is none."""
-        return self.count(table, column) > 0
+        derived.column(table, column)
+        return self.count(table, column) > 0 if self._at_hand(table, column) else holds(self, table, column)
 
     def count(self, table: str, column: str) -> int:
         """How many values, NaN included, the column holds. Raises KeyError if the table has no such column."""
         derived.column(table, column)
-        key, recorded = (table, column), column in schema.TABLES[table].columns
-        if table == schema.STEPS.name or key in self._series or not recorded:
+        if self._at_hand(table, column):
             return self.frame(table, column)[column].count()
-        if key not in self._counts:  # a column of another table may be large, and nobody ask for its values
+        key = (table, column)
+        if key not in self._counts:
             self._counts[key] = int(self.written(table).select(pl.col(column).count()).collect().item())
         return self._counts[key]
+
+    def _at_hand(self, table: str, column: str) -> bool:
+        """False for recorded columns that are not in memory, and may be large without anybody asking for their values.
+
+        Those of `steps` are read together, and derived ones cost less than what they follow from.
+        """
+        steps, recorded = table == schema.STEPS.name, column in schema.TABLES[table].columns
+        return steps or not recorded or (table, column) in self._series
 
     def row_count(self, table: str) -> int:
         """Number of rows of a table."""

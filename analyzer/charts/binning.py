@@ -6,7 +6,9 @@ columns that exist at every sixteenth step only line up across charts. Detectors
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import polars as pl
@@ -15,6 +17,9 @@ from ..wording import step_range
 
 BINS = 500
 """Most bins of an ordinary chart."""
+
+PORTION = 500_000
+"""Rows of a long frame that are binned at once."""
 
 HUGE = 1e280
 """Larger magnitudes count as not finite here: a span of them overflows the browser's arithmetic."""
@@ -108,8 +113,18 @@ def bands(
             pl.len().cast(pl.Int64).alias("rows"),
         )
         .sort(*by, "step")
-        .collect()
+        .collect(engine="streaming")
     )
+
+
+def portions(frame: pl.DataFrame, span: Span, bins: int = BINS) -> Iterator[pl.DataFrame]:
+    """A long frame in slices of whole bins, if it is sorted by step: what is done bin by bin then needs less memory."""
+    parts = min(bins, frame.height // PORTION + 1) if frame["step"].is_sorted() else 1
+    stride = span.width(bins) * -(-bins // parts)
+    begins = range(span.first + stride, span.last + 1, stride) if parts > 1 else range(0)
+    cuts = [frame["step"].search_sorted(step) for step in begins]
+    for start, end in pairwise([0, *cuts, frame.height]):
+        yield frame[start:end]
 
 
 def spreads(values: pl.Series, ratio: float = 50.0) -> bool:

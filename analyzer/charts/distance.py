@@ -27,7 +27,8 @@ class Distance(Chart):
         if not run.has("layers", "distance"):
             return Missing(self.title, why_absent(run, "layers", "distance"))
         squares = pl.col("distance").cast(pl.Float64).pow(2).sum()
-        frame = run.frame("layers", "distance").drop_nulls("distance").group_by("step").agg(squares.sqrt()).sort("step")
+        known = run.frame("layers", "distance").lazy().filter(pl.col("distance").is_not_null())
+        frame = known.group_by("step").agg(squares.sqrt()).sort("step").collect(engine="streaming")
         return over_steps(
             run,
             frame,

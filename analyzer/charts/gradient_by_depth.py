@@ -36,8 +36,7 @@ class GradientByDepth(Chart):
         if not run.has("layers", "grad_ratio"):
             return Missing(self.title, why_absent(run, "layers", "grad_ratio"))
         rows = rows_of(run, "layers", "grad_ratio", ROWS)
-        frame = run.frame("layers", "grad_ratio").join(rows.of, on="tensor", how="inner")
-        dots = _dots(frame)
+        dots = _dots(rows.values(run, "layers", "grad_ratio"))
         if dots.is_empty():
             return Missing(self.title, "No gradient is finite and above zero in a tensor that is not zero itself.")
         description = _described(dots, list(rows.labels))
@@ -58,16 +57,17 @@ class GradientByDepth(Chart):
 
 
 def _dots(frame: pl.DataFrame) -> pl.DataFrame:
-    """Columns row, moment, ratio: medians of positive ratios over the first and the last tenth of the probed steps."""
-    steps = frame.filter(pl.col("grad_ratio").is_not_null())["step"].unique().sort()
+    """Columns row, moment, ratio: medians of positive values over the first and the last tenth of the probed steps."""
+    steps = frame["step"].unique().sort()
     tenth = max(1, len(steps) // 10)
     early, late = steps[tenth - 1], steps[-tenth]
     moment = (
         pl.when(pl.col("step") <= early).then(pl.lit(MOMENTS[0])).when(pl.col("step") >= late).then(pl.lit(MOMENTS[1]))
     )
     return (
-        frame.select("row", moment.alias("moment"), finite("grad_ratio").alias("ratio"))
-        .filter(pl.col("moment").is_not_null() & (pl.col("ratio") > 0))
+        frame.filter((pl.col("step") <= early) | (pl.col("step") >= late))
+        .select(pl.col("row").cast(pl.String), moment.alias("moment"), finite("value").alias("ratio"))
+        .filter(pl.col("ratio") > 0)
         .group_by("row", "moment")
         .agg(pl.col("ratio").median())
         .sort("row", "moment")

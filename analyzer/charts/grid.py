@@ -11,7 +11,7 @@ import altair as alt
 import polars as pl
 
 from .base import Key
-from .binning import Span, finite, nonfinite
+from .binning import Span, finite, nonfinite, portions
 from .marks import SHORT_NUMBER, STEPS, log_ticks, over
 from .theme import ALARM, SERIES, ZERO
 
@@ -70,17 +70,26 @@ def grid(frame: pl.DataFrame, span: Span, labels: Sequence[str], *, log: bool, l
     far = pl.col("step") + max(span.width(COLUMNS), longest)
     until = pl.min_horizontal(pl.col("step").shift(-1).over("row").fill_null(span.last + 1), far)
     binned = (
-        frame.lazy()
-        .filter(pl.col("value").is_not_null() & span.covers())
-        .select("row", span.bin_start(COLUMNS), finite("value").alias("value"), nonfinite("value").alias("bad"))
-        .group_by("row", "step")
-        .agg(middle.alias("value"), value.min().alias("low"), pl.col("bad").sum())
+        pl.concat(_binned(part, span, middle) for part in portions(frame, span, COLUMNS))
+        .lazy()
         .sort(pl.col("row").cast(pl.Enum(labels)), "step")
-        .select("row", "step", until.alias("until"), "value", kind.alias("kind"))
+        .select(pl.col("row").cast(pl.String), "step", until.alias("until"), "value", kind.alias("kind"))
         .collect()
     )
     flags = binned.filter(pl.col("kind").is_not_null()).select("row", "step", "until", "kind")
     return Grid(binned.drop("kind"), flags, tuple(labels), span)
+
+
+def _binned(frame: pl.DataFrame, span: Span, middle: pl.Expr) -> pl.DataFrame:
+    """Columns row, step (the bin's first), value (the middle), low, bad (a count)."""
+    return (
+        frame.lazy()
+        .filter(pl.col("value").is_not_null() & span.covers())
+        .select("row", span.bin_start(COLUMNS), finite("value").alias("value"), nonfinite("value").alias("bad"))
+        .group_by("row", "step")
+        .agg(middle.alias("value"), pl.col("value").min().alias("low"), pl.col("bad").sum())
+        .collect()
+    )
 
 
 def grid_chart(

@@ -46,12 +46,11 @@ class Heatmap(Chart):
     def draw(self, run: Run) -> Figure | Missing:
         if not run.has(self.table, self.column):
             return Missing(self.title, why_absent(run, self.table, self.column))
-        frame = run.frame(self.table, self.column).drop_nulls(self.column)
-        if self.dull and (frame[self.column] == self.dull[0]).all():
+        rows = rows_of(run, self.table, self.column, ROWS)
+        values, span = rows.values(run, self.table, self.column), whole(run)
+        if self.dull and (values["value"] == self.dull[0]).all():
             return Missing(self.title, self.dull[1])
-        span, rows = whole(run), rows_of(run, self.table, self.column, ROWS)
-        named = frame.join(rows.of, on=rows.noun, how="inner").select("row", "step", pl.col(self.column).alias("value"))
-        cells = grid(named, span, rows.labels, log=self.colours.log, longest=longest(run, frame["step"]))
+        cells = grid(values, span, rows.labels, log=self.colours.log, longest=longest(run, values["step"]))
         description = _described(cells, self.title, rows)
         return Figure(
             title=self.title,

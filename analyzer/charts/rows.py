@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ import polars as pl
 
 from recorder import schema
 
+from ..memo import per_run
 from ..wording import plural
 
 if TYPE_CHECKING:
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """`labels` in forward order; `of` has the columns `noun` and row (a label); `joined` of them share a row."""
+    """`labels` in forward order, and `label_of` each of the names; `joined` of them share a row."""
 
     noun: str
     labels: tuple[str, ...]
-    of: pl.DataFrame
+    label_of: Mapping[str, str]
     joined: int
 
     def note(self) -> str:
@@ -31,18 +32,21 @@ class Rows:
             return ""
         return f"A row stands for {plural(self.joined, self.noun)} that follow each other, named after the first."
 
+    def values(self, run: Run, table: str, column: str) -> pl.DataFrame:
+        """The values of a column as row (a label), step and value; without nulls."""
+        names, places = places_of(run, table)
+        labels = pl.Series("row", [self.label_of.get(name) for name in names], dtype=pl.Enum(self.labels))
+        frame = run.frame(table, column).select(labels.gather(places), "step", pl.col(column).alias("value"))
+        return frame.drop_nulls()
+
 
 def rows_of(run: Run, table: str, column: str, most: int) -> Rows:
     """The tensors or modules with values in a column of `layers` or `modules`, in at most `most` rows."""
     names = names_with(run, table, column)
     joined = max(1, -(-len(names) // most))
     labels = [_label(names[start : start + joined]) for start in range(0, len(names), joined)]
-    noun = noun_of(table)
-    frame = pl.DataFrame(
-        {noun: names, "row": [labels[i // joined] for i in range(len(names))]},
-        schema={noun: pl.String, "row": pl.String},
-    )
-    return Rows(noun, tuple(labels), frame, joined)
+    label_of = {name: labels[i // joined] for i, name in enumerate(names)}
+    return Rows(noun_of(table), tuple(labels), label_of, joined)
 
 
 def noun_of(table: str) -> str:
@@ -58,12 +62,25 @@ def noun_of(table: str) -> str:
 
 def names_with(run: Run, table: str, column: str) -> list[str]:
     """Names of the tensors or modules that have a value in a column, in forward order; unknown ones come last."""
+    names, places = places_of(run, table)
+    present = places.filter(run.frame(table, column)[column].is_not_null()).drop_nulls().unique().sort()
+    return [names[place] for place in present]
+
+
+@per_run
+def places_of(run: Run, table: str) -> tuple[tuple[str, ...], pl.Series]:
+    """All tensors or modules of a table in forward order, unknown ones last; and whose each of its rows is, by place.
+
+    Charts count by these small numbers: names of millions of rows take far more time and memory.
+    """
     noun = noun_of(table)
-    frame = run.frame(table, column)
-    present = frame.filter(pl.col(column).is_not_null() & pl.col(noun).is_not_null())[noun]
-    found = dict.fromkeys(present.unique(maintain_order=True).to_list())
-    known: Sequence[str] = [item.name for item in (run.tensors if noun == "tensor" else run.manifest.modules)]
-    return list(dict.fromkeys([*(name for name in known if name in found), *found]))
+    column = run.frame(table)[noun]
+    known = dict.fromkeys(item.name for item in (run.tensors if noun == "tensor" else run.manifest.modules))
+    places = column.cast(pl.Enum(list(known)), strict=False)
+    if places.null_count() > column.null_count():
+        known |= dict.fromkeys(column.drop_nulls().unique(maintain_order=True).to_list())
+        places = column.cast(pl.Enum(list(known)))
+    return tuple(known), places.to_physical()
 
 
 def _label(names: list[str]) -> str:

@@ -13,7 +13,7 @@ from .base import Chart, Figure, Missing
 from .binning import Span, bands
 from .marks import Axes, fit_domain, line_layers, odd_keys, over, series_keys
 from .over_steps import whole
-from .rows import names_with
+from .rows import names_with, places_of
 
 if TYPE_CHECKING:
     from ..manifest import TensorInfo
@@ -90,12 +90,19 @@ def _kind(tensor: TensorInfo | None) -> str:
 
 
 def _by_tensor(run: Run, columns: list[str], chosen: list[str], bins: int) -> dict[str, pl.DataFrame]:
-    """For each tensor its bands with the statistics as series, all binned at once."""
-    frame = run.frame("layers", *columns).filter(pl.col("tensor").is_in(chosen))
-    long = frame.unpivot(columns, index=["step", "tensor"], variable_name="column", value_name="value")
-    named = long.drop_nulls("value").with_columns(pl.col("column").replace_strict(SERIES).alias("series"))
-    binned = bands(named, "value", whole(run), by=("tensor", "series"), bins=bins, positive=True)
-    return {str(key[0]): part for key, part in binned.partition_by("tensor", as_dict=True, include_key=False).items()}
+    """For each tensor its bands with the statistics as series."""
+    names, places = places_of(run, "layers")
+    frame = run.frame("layers", *columns).with_columns(places.alias("place"))
+    wanted = pl.col("place").is_in([place for place, name in enumerate(names) if name in set(chosen)])
+    series = [
+        bands(frame.lazy().filter(wanted), column, whole(run), by=("place",), bins=bins, positive=True).select(
+            "place", pl.lit(SERIES[column]).alias("series"), pl.all().exclude("place")
+        )
+        for column in columns
+    ]
+    binned = pl.concat(series).sort("place", "series", "step")
+    parts = binned.partition_by("place", as_dict=True, include_key=False)
+    return {names[place]: part for (place,), part in parts.items()}
 
 
 def _figure(binned: pl.DataFrame, span: Span, name: str, kind: str, bins: int) -> Figure:
