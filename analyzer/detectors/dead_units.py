@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..outcome import suffering
-from ..progress import adversarial
+from ..progress import adversarial, constant_input
 from ..run import Run
 from ..units import REST, Stuck, batch_size, dead_units
 from ..wording import count, listed, number, percent, plural
@@ -66,6 +66,8 @@ class DeadUnits(Detector):
         layers = dead_units(run)
         if not layers:
             raise NotApplicable("no ReLU module and no row of a weight was looked at: dead units would not show")
+        if constant_input(run):
+            raise NotApplicable("the input is the same for all samples: what units make of it says nothing of them")
         if adversarial(run):
             raise NotApplicable("several optimizers take turns: how a run fares is not known")
         layers = [layer for layer in layers if layer.probes >= self.probes]

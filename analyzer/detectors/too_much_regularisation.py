@@ -41,6 +41,7 @@ class TooMuchRegularisation(Detector):
 
     ## Options
     - `learned` (0.6, share of the loss of a model that knows nothing): calibrated; a model that does well is fine.
+    - `fitted` (0.95, the same of one repeated batch): it can be fitted.
     - `decay` (0.25, share of the first steps): calibrated. Healthy: 0.02 and less, faulty: 0.33 to 1.
     - `shrunk` (0.6, share of the first norm): calibrated. Healthy weights grew, with few exceptions.
     - `gap` (1.3, training loss over validation loss): a guess.
@@ -58,6 +59,8 @@ class TooMuchRegularisation(Detector):
 
     learned: float = 0.6
     """Share of the loss of a model that knows nothing."""
+    fitted: float = 0.95
+    """The same of one repeated batch."""
     decay: float = 0.25
     """Share of the first steps."""
     shrunk: float = 0.6
@@ -85,7 +88,8 @@ class TooMuchRegularisation(Detector):
     def _underfits(self, run: Run, progress: Progress) -> bool:
         """Whether much is left to learn; a loss without a known zero only by predictions that are all the same."""
         knows_nothing = uninformed(run, progress)
-        return bool(knows_nothing) or (progress.zero is not None and progress.learned < self.learned)
+        enough = self.fitted if run.manifest.mode == "overfit-batch" else self.learned
+        return bool(knows_nothing) or (progress.zero is not None and progress.learned < enough)
 
     def _decayed(self, run: Run) -> _Mechanism | None:
         share, left = decay_share(run), shrinkage(run)

@@ -44,7 +44,7 @@ class VanishingGradients(Detector):
     - `decades` (3 decades between last and first layers): AUTOTRAINER's beta_1 (1e-3); calibrated: healthy trainings
       stayed below 2, deep sigmoid networks above 3.5.
     - `signal` (0.05, gradient of a weight over that of the last bias): calibrated, healthy trainings began above 0.3.
-    - `persistence` (0.8, share of the probes): reference; healthy trainings have none.
+    - `persistence` (0.7, share of the probes): calibrated; healthy trainings have 0.01 at most.
     - `learned` (0.5, share of what there was to learn): more is no finding, calibrated on networks that recover.
     - `probes` (10): fewer cannot show persistence.
 
@@ -63,7 +63,7 @@ class VanishingGradients(Detector):
     """Decades (powers of ten) between the last and the first layers."""
     signal: float = 0.05
     """Largest gradient of a weight over that of the last bias."""
-    persistence: float = 0.8
+    persistence: float = 0.7
     """Share of the probes."""
     learned: float = 0.5
     """Share of the loss of a model that knows nothing."""

@@ -50,6 +50,12 @@ def test_dropout_that_drops_nearly_everything(tmp_path: Path) -> None:
     assert "Dropout" in finding.causes[0]
 
 
+@pytest.mark.parametrize(("mode", "fires"), [("overfit-batch", True), ("train", False)])
+def test_one_batch_must_be_fitted_whole(tmp_path: Path, mode: str, *, fires: bool) -> None:
+    manifest = {"mode": mode, "modules": [{"name": "drop", "type": "Dropout", "dropout": 0.9}]}
+    assert bool(found(RULE, Training(loss=falling(300, floor=0.3 * CHANCE), manifest=manifest), tmp_path)) is fires
+
+
 @pytest.mark.parametrize(("share", "fires"), [(0.9, True), (0.5, False)])
 def test_dropout_without_validation(tmp_path: Path, share: float, *, fires: bool) -> None:
     manifest = {"modules": [{"name": "drop", "type": "Dropout", "dropout": share}]}

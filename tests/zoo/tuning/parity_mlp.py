@@ -60,8 +60,14 @@ PROGRAM = Program(
     (
         Variant("plateau"),
         Variant("adam", {"adam": True, "lr": 3e-3, "steps": 900}),
-        Variant("bit-missing", {"hidden": True}, "at-chance", "plateau"),
-        Variant("bit-missing-adam", {"hidden": True, "adam": True, "lr": 3e-3, "steps": 900}, "at-chance", "adam"),
+        Variant("bit-missing", {"hidden": True}, "at-chance", "plateau", also=("wrong-labels",)),
+        Variant(
+            "bit-missing-adam",
+            {"hidden": True, "adam": True, "lr": 3e-3, "steps": 900},
+            "at-chance",
+            "adam",
+            also=("wrong-labels",),
+        ),
         Variant("zero", {"init": 0.0}, "init-zero-or-symmetric", "plateau"),
         Variant("rate-over-300", {"lr": 3e-4}, "rate-too-small", "plateau"),
         Variant("rate-x300", {"lr": 30.0}, "rate-too-large", "plateau"),
