@@ -116,6 +116,8 @@ def test_noise_is_silent(tmp_path: Path, seed: int) -> None:
 def test_not_applicable(tmp_path: Path) -> None:
     with pytest.raises(NotApplicable, match="no ReLU"):
         found(RULE, Training(), tmp_path)
+    with pytest.raises(NotApplicable, match="the input is the same"):
+        found(RULE, BORN.but(steps=SIZE | {"input_std": 0.0}), tmp_path / "constant")
 
 
 class Functional(nn.Module):
