@@ -37,12 +37,15 @@ coverage-table: $(DEV)  ## rewrite the README's table of models and instruments,
 	PYTHONPATH=tests $(BIN)/python -m support.coverage_table
 
 ZOO ?= zoo-runs
+SEEDS_tuning  := 3
+SEEDS_heldout := 5
 scoreboard: $(DEV)  ## record the calibration zoo, judge it, rewrite the README's tables and the rates of the rules (hours)
-	for half in tuning heldout; do \
-		$(BIN)/python tests/zoo/outcome.py --half $$half && \
-		$(BIN)/python tests/zoo/record.py --half $$half -o $(ZOO)/$$half && \
-		$(BIN)/python tests/zoo/scoreboard.py $(ZOO)/$$half --half $$half --ablation --rivals --write --readme README.md || exit 1; \
-	done
+	$(MAKE) scoreboard-tuning scoreboard-heldout
+
+scoreboard-%: $(DEV)
+	$(BIN)/python tests/zoo/outcome.py --half $*
+	$(BIN)/python tests/zoo/record.py --half $* --seeds $(SEEDS_$*) -o $(ZOO)/$*
+	$(BIN)/python tests/zoo/scoreboard.py $(ZOO)/$* --half $* --ablation --rivals --write --readme README.md
 
 wheel: $(DEV)  ## build the wheel into dist/
 	$(BIN)/python -m build

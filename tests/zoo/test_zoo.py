@@ -106,8 +106,8 @@ def test_a_few_steps_are_recorded(program, tmp_path):
 def test_measured_outcomes_are_of_variants_and_of_ten_seeds(half):
     named = {(program.name, variant.name) for program in HALVES[half] for variant in program.variants}
     outcomes = read_outcomes(half)
-    assert set(outcomes) <= named
-    assert {len(values) for values in outcomes.values()} <= {10}
+    assert set(outcomes) == named
+    assert {len(values) for values in outcomes.values()} == {10}
 
 
 def test_harm_is_what_the_seeds_agree_on():
