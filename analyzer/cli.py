@@ -159,7 +159,7 @@ def write_reports(
             run, result = _judged(name, rules, measure)
             judged.append((run, result))
             if len(runs) == 1 or output is None:
-                path = output or _report_file(run, "report-static.html" if static else "report.html")
+                path = output or _beside(run, "report-static.html" if static else "report.html")
                 emit(f"{_write_report(run, result, path, force=force, pictures=pictures, baseline=measure)}\n")
         except GlideslopeError as error:
             complain(str(error))
@@ -199,6 +199,30 @@ def info(
 
     render = rendering(format)
     emit(render(open_run(run)))
+
+
+@app.command(name="export")
+def write_tables(
+    path: Annotated[str, typer.Argument(metavar="RUN", show_default=False, help="run directory, or URI")],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="default: export in the run directory; it is made"),
+    ] = None,
+    format: Annotated[  # noqa: A002
+        str, typer.Option(metavar="FORMAT", help="csv (lists as JSON arrays) or parquet")
+    ] = "csv",
+    charts: Annotated[bool, typer.Option("--charts", help="every chart as SVG as well, in a folder charts")] = False,
+    force: Annotated[bool, typer.Option("--force", help="overwrite files that are there")] = False,
+) -> None:
+    """Write the tables with their derived columns, and columns.csv, which says what each column is."""
+    from .export import export
+    from .run import open_run
+
+    run = open_run(path)
+    directory = output or _beside(run, "export")
+    with Progress() as progress:
+        written = export(run, directory, format, progress.show, force=force, charts=charts)
+    emit("".join(f"{item}\n" for item in written))
 
 
 @app.command()
@@ -283,10 +307,10 @@ def _deliver(result: Result, form: Output, output: Path | None) -> None:
         append_text(Path(summary), form.step_summary(result, Style()))
 
 
-def _report_file(run: Run, name: str) -> Path:
-    """Where the report of a run goes unless told otherwise."""
+def _beside(run: Run, name: str) -> Path:
+    """Where what is made of a run goes unless told otherwise: into its directory."""
     if is_uri(run.path):
-        raise GlideslopeError(f"{run.path} lies elsewhere: name a file for its report with -o.")
+        raise GlideslopeError(f"{run.path} lies elsewhere: name a place for {name} with -o.")
     return Path(run.path) / name
 
 
@@ -320,7 +344,7 @@ def _write_comparison(judged: Sequence[tuple[Run, RunResult]], output: Path | No
 
     runs, results = [run for run, _ in judged], [result for _, result in judged]
     path = output or _together([run.path for run in runs]) / "comparison.html"
-    reports = [None if is_uri(run.path) else _report_file(run, "report.html") for run in runs]
+    reports = [None if is_uri(run.path) else _beside(run, "report.html") for run in runs]
     hrefs = [link(path, report) if report and report.is_file() else None for report in reports]
     write_page(path, render_comparison(runs, results, tool=TOOL, hrefs=hrefs), force=force)
     return path

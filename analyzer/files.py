@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -56,6 +58,23 @@ def link(page: Path, target: Path) -> str | None:
     except ValueError:  # another drive
         return None
     return quote(Path(relative).as_posix(), safe="/")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A place to write a file in, which then gets its name: readers see the old or the new one, never half.
+
+    Raises GlideslopeError where it cannot be written.
+    """
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    except OSError as error:
+        reason = error.strerror or str(error).partition("\n")[0]
+        raise GlideslopeError(f"{path} cannot be written ({reason}): name another directory.") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _replace(path: Path, content: bytes) -> None:

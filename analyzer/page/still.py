@@ -31,7 +31,7 @@ KEY_CHARTS = ("loss", "alpha", "learning-rate", "gradient-norm", "gradient-heatm
 
 _SIZES = {"labelFontSize": 12, "titleFontSize": 12}
 STILL_CONFIG: dict[str, Any] = CONFIG | {
-    "padding": {"left": 8, "top": 4, "right": 12, "bottom": 4},
+    "padding": {"left": 12, "top": 4, "right": 12, "bottom": 4},
     "axis": CONFIG["axis"] | _SIZES,
     "legend": CONFIG["legend"] | _SIZES,
 }

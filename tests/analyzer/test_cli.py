@@ -303,6 +303,30 @@ def test_odd_runs_get_a_report(glideslope, tmp_path: Path, arguments: dict[str, 
     assert "<script>alert" not in page
 
 
+# export
+
+
+def test_export_writes_into_the_run_and_says_what(glideslope, run_dir: Path) -> None:
+    ended = glideslope("export", run_dir)
+    assert (ended.code, ended.err) == (0, "")
+    tables = ("steps", "layers", "modules", "histograms", "metrics", "events", "columns")
+    assert ended.out.splitlines() == [str(run_dir / "export" / f"{name}.csv") for name in tables] + [
+        str(run_dir / "export" / "run.json")
+    ]
+    again = glideslope("export", run_dir)
+    assert again.code == 2
+    assert "and 7 more exist: name another directory with -o, or use --force" in again.complaint
+    assert glideslope("export", run_dir, "--force").code == 0
+    assert glideslope("check", run_dir).code == 0, "what was exported is no part of the recording"
+
+
+def test_export_writes_elsewhere_and_charts(glideslope, run_dir: Path, tmp_path: Path) -> None:
+    ended = glideslope("export", run_dir, "-o", "new/out", "--format", "parquet", "--charts")
+    assert (ended.code, ended.out.splitlines()[-1]) == (0, "new/out/charts")
+    assert (tmp_path / "new/out/steps.parquet").is_file()
+    assert [path.name for path in (tmp_path / "new/out/charts").iterdir()] == ["loss.svg"]
+
+
 # Bad usage
 
 
@@ -324,6 +348,10 @@ def test_odd_runs_get_a_report(glideslope, tmp_path: Path, arguments: dict[str, 
         (["report", "digits", "--all-charts"], "--all-charts is for --static"),
         (["report", "gone"], "gone does not exist"),
         (["report", "memory://x/y"], "memory://x/y holds no run"),
+        (["export", "gone"], "gone does not exist"),
+        (["export", "digits", "--format", "cvs"], 'there is no format "cvs" (did you mean "csv"?)'),
+        (["export", "digits", "-o", "digits/run-a00.json"], "run-a00.json cannot be made (File exists)"),
+        (["export", "digits", "-o", "digits/steps"], "digits/steps is where the recorder's shards lie"),
         (["info", "gone"], "gone does not exist"),
         (["info", "digits", "--format", "jsn"], 'there is no format "jsn" (did you mean "json"?)'),
         (["rule", "GRD01"], 'there is no rule "GRD01" (GRD has GRD001); `glideslope rule` lists them'),
@@ -353,7 +381,8 @@ def test_usage_errors_exit_2_and_show_the_usage(glideslope, arguments: list[str]
 def test_help_lists_what_there_is(glideslope) -> None:
     ended = glideslope("-h")
     commands = ended.out.partition("Commands:")[2].split("\n")
-    assert [line.split()[0] for line in commands if line.strip()] == ["check", "report", "rule", "info", "demo"]
+    names = [line.split()[0] for line in commands if line.strip()]
+    assert names == ["check", "report", "rule", "info", "export", "demo"]
     assert ended.code == 0
 
 
