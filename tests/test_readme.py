@@ -13,6 +13,7 @@ from torch import nn
 
 from analyzer.config import choose, load
 from analyzer.detectors import DETECTORS
+from analyzer.outputs import OUTPUTS
 from recorder.instruments import PRESETS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
@@ -37,7 +38,8 @@ def test_the_training_loop_runs_as_printed(tmp_path, monkeypatch):
 
 
 def test_the_table_of_presets_names_all_of_them():
-    rows = re.findall(r"^\| `(\w+)`", README[README.index("### Presets") :], re.MULTILINE)
+    section = README.partition("### Presets")[2].partition("\n#")[0]
+    rows = re.findall(r"^\| `(\w+)`", section, re.MULTILINE)
     assert rows == list(PRESETS)
 
 
@@ -55,6 +57,11 @@ def test_the_configuration_is_valid(tmp_path):
     settings = load(start=tmp_path)
     assert settings.fail_on == "warning"
     assert [rule.code for rule in choose(DETECTORS, settings).detectors if rule.code.startswith("LOS")] == []
+
+
+def test_the_table_of_formats_names_all_of_them():
+    table = README.partition("| `--format` |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [output.name for output in OUTPUTS]
 
 
 def test_the_pictures_exist():
