@@ -31,7 +31,7 @@ HALVES: Mapping[str, str] = MappingProxyType(
 class Measured:
     """A rule on one half of the zoo. `healthy`: runs without a fault that it judged; `errors`, `warnings`, `notes`:
     those in which it fired, by its gravest finding. `faulty`: runs with a fault that it is for; `named`: in which it
-    said so. `fired`: runs of either kind in which it said something; `true`: those in which it was right."""
+    said so. `fired`: runs of either kind in which it named a cause; `true`: those in which it was right."""
 
     healthy: int
     errors: int

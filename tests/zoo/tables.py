@@ -135,12 +135,12 @@ def rules(counts: Iterable[RuleCount]) -> str:
 
 
 def reliability(judgements: Sequence[Judgement], cases: Cases) -> str:
-    """A row for each range of confidence: how often findings were right, and how often they said they were."""
+    """A row for each range of confidence: how often causes that were named were right, and how often they said so."""
     said: dict[int, list[tuple[float, bool]]] = defaultdict(list)
     for item in select(judgements, cases, "faulty", "healthy", "twin"):
         case = cases[item.program, item.variant]
         for named in item.named:
-            if named.confidence is not None:
+            if named.root and named.confidence is not None:
                 place = sum(named.confidence >= edge for edge in _EDGES)
                 said[place].append((named.confidence, case.named_by(named) or (bool(case.kinds) and symptom(named))))
     bounds = (0.0, *_EDGES, 1.0)

@@ -181,7 +181,7 @@ class RuleCount:
 
     `healthy`: runs, healthy or twins, that it judged; `alarms`: of those, by severity. `right`: faulty runs that it
     named the cause of, of `faulty` with a fault that it is there for; `wrong`: others in which it was a wrong name.
-    `fired`: runs of any kind in which it said something, but for benign ones; `true`: those in which that was so, which
+    `fired`: runs of any kind, but for benign ones, in which it named a cause; `true`: those in which that was so, which
     of a symptom is any faulty run. `obstacle`: the most common reason why it could not judge a healthy run.
     """
 
@@ -212,7 +212,7 @@ def _rule(code: str, judgements: Sequence[Judgement], cases: Cases) -> RuleCount
     gravest = [_gravest(code, item) for item in healthy]
     faulty = [(item, cases[item.program, item.variant]) for item in select(judgements, cases, "faulty")]
     meant = [(item, case) for item, case in faulty if code in case.codes]
-    true = sum(_fired(code, item) for item, case in faulty if code in case.codes | SYMPTOMS)
+    true = sum(_blamed(code, item) for item, case in faulty if code in case.codes | SYMPTOMS)
     return RuleCount(
         code,
         healthy=len(healthy),
@@ -220,7 +220,7 @@ def _rule(code: str, judgements: Sequence[Judgement], cases: Cases) -> RuleCount
         faulty=len(meant),
         right=sum(_fired(code, item) for item, _ in meant),
         wrong=sum(code in marks(item, case).wrong for item, case in faulty),
-        fired=sum(_fired(code, item) for item in select(judgements, cases, "faulty", "healthy", "twin")),
+        fired=sum(_blamed(code, item) for item in select(judgements, cases, "faulty", "healthy", "twin")),
         true=true,
         obstacle=_most_common(i.silent[code] for i in select(judgements, cases, "healthy", "twin") if code in i.silent),
     )
@@ -228,6 +228,10 @@ def _rule(code: str, judgements: Sequence[Judgement], cases: Cases) -> RuleCount
 
 def _fired(code: str, judgement: Judgement) -> bool:
     return any(named.code == code for named in judgement.named)
+
+
+def _blamed(code: str, judgement: Judgement) -> bool:
+    return any(named.code == code and named.root for named in judgement.named)
 
 
 def _most_common(reasons: Iterable[str]) -> str:
