@@ -83,4 +83,6 @@ HELDOUT: tuple[Program, ...] = (
     wine.PROGRAM,
 )
 
-HALVES: Mapping[str, tuple[Program, ...]] = {"tuning": TUNING, "heldout": HELDOUT}
+RETEST: tuple[Program, ...] = ()
+
+HALVES: Mapping[str, tuple[Program, ...]] = {"tuning": TUNING, "heldout": HELDOUT, "retest": RETEST}

@@ -157,7 +157,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser("scoreboard.py", description="How well the rules judge the calibration zoo.")
     made.add_argument("directory", type=Path, metavar="DIR", help="what record.py wrote")
-    made.add_argument("--half", choices=("tuning", "heldout"), default="tuning")
+    made.add_argument("--half", choices=("tuning", "heldout", "retest"), default="tuning")
     made.add_argument("--only", action="append", default=[], metavar="PROGRAM[/VARIANT]", help="may be repeated")
     made.add_argument("--select", action="append", default=[], metavar="CODE", help="only these of our rules")
     made.add_argument("--ablation", action="store_true", help="also our rules with instruments left out")
