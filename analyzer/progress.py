@@ -132,6 +132,16 @@ def constant_input(run: Run) -> bool:
     return len(values) > 0 and scalar(values.max()) == 0
 
 
+def full_batch(run: Run, probes: int = 10) -> bool:
+    """Whether the model's input was recorded and was the same at all probes, up to the rounding of sums."""
+    names = ("input_mean", "input_std", "input_absmax")
+    frame = run.frame("steps", *names).drop_nulls()
+    if frame.height < probes:
+        return False
+    size = scalar(frame["input_absmax"].max())
+    return all(scalar(frame[name].max()) - scalar(frame[name].min()) <= 1e-5 * size for name in names)
+
+
 def loss_name(run: Run) -> str:
     """The loss that is differentiated, functional or module alike: `crossentropy`, `mse`, or empty if unknown."""
     detail = next((event.detail for event in run.events_of("loss-input")), {})

@@ -131,7 +131,7 @@ def _evidence(clipped: pl.DataFrame, threshold: float) -> tuple[str, str]:
 
 
 def is_round(value: float) -> bool:
-    """Whether a number is one that people choose: one or two significant digits, up to one in a thousand."""
+    """Whether a number is one that people choose: one or two significant digits, up to one in ten thousand."""
     if not 0 < value < math.inf:
         return False
-    return abs(float(f"{value:.1e}") - value) <= 1e-3 * value
+    return abs(float(f"{value:.1e}") - value) <= 1e-4 * value

@@ -12,7 +12,7 @@ import polars as pl
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..loss_inputs import loss_calls
 from ..noise import scalar
-from ..progress import Progress, adversarial, loss_name, losses, measured
+from ..progress import Progress, adversarial, full_batch, loss_name, losses, measured
 from ..run import Run
 from ..validation import logged
 from ..wording import count, number, percent
@@ -29,9 +29,10 @@ class LeakedAnswer(Detector):
     Fires if the loss is below a tenth of that of a model that knows nothing (of a regression: of the first loss) within
     20 steps and a twentieth of the run, and ends below 1 % of it. For the tokens of a sequence, whose next one nobody
     can foretell that well, a fifth of the run is soon enough. Validation data must agree, where their loss was logged:
-    it is below 3 %. A warning then, a note otherwise: data that are told apart by a straight line are learned as fast,
-    so that this alone proves nothing. A note, too, if a regression or the next tokens of sequences are foretold on
-    validation data so well that hardly anything of the loss is left, however long it took.
+    it is below 3 %. A warning then, a note otherwise, and where each step takes all of the data: data that are told
+    apart by a straight line are learned as fast, so that this alone proves nothing. A note, too, if a regression or the
+    next tokens of sequences are foretold on validation data so well that hardly anything of the loss is left, however
+    long it took.
 
     ## Why it matters
     An identifier, a column made from the label, or a target that is not shifted makes a perfect model that is of no
@@ -46,7 +47,8 @@ class LeakedAnswer(Detector):
     - `share` (0.05, share of the run), `tokens` (0.2, the same for sequences).
     - `rest` (0.01, share of the loss at the end): with the answer among the features 0.002 to 0.008 were left.
     - `elsewhere` (0.03, the same on validation data).
-    - `almost` (0.02, the same of quantities and tokens at any time): calibrated, healthy trainings had 0.08 left.
+    - `almost` (0.02, the same of tokens at any time) and `digits` (0.005, of quantities): calibrated, healthy trainings
+      had 0.08 and 0.008 left.
 
     ## References
     - Kaufman et al. 2012, Leakage in data mining.
@@ -70,6 +72,8 @@ class LeakedAnswer(Detector):
     """Share of the loss that knows nothing."""
     almost: float = 0.02
     """Share of the loss that knows nothing."""
+    digits: float = 0.005
+    """Share of the first loss."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding."""
@@ -85,7 +89,7 @@ class LeakedAnswer(Detector):
         soon = self._soon(run, progress)
         agrees = self._agrees(run, progress)
         if soon is not None and progress.end.value < self.rest * progress.reference and agrees is not False:
-            yield self._finding(run, progress, soon, confirmed=agrees is True)
+            yield self._finding(run, progress, soon, confirmed=agrees is True and not full_batch(run))
         elif self._too_good(run, progress):
             yield self._finding(run, progress, None, confirmed=False)
 
@@ -94,7 +98,7 @@ class LeakedAnswer(Detector):
         values = logged(run, "loss")["value"]
         if len(values) < 3 or not (_tokens(run) or loss_name(run) in _REGRESSION):
             return False
-        limit = self.almost * progress.reference
+        limit = (self.almost if _tokens(run) else self.digits) * progress.reference
         return scalar(values.tail(3).median()) < limit and progress.end.value < limit
 
     def _soon(self, run: Run, progress: Progress) -> int | None:

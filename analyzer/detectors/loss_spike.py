@@ -64,6 +64,7 @@ class LossSpike(Detector):
     name: ClassVar[str] = "loss-spike"
     severity: ClassVar[Severity] = "warning"
     requires: ClassVar = {"steps": ("loss",)}
+    explains: ClassVar[tuple[str, ...]] = ("GRD001", "GRD002", "LOS002", "NUM001")
 
     window: int = 128
     """Steps."""
@@ -89,7 +90,7 @@ class LossSpike(Detector):
         if series.height < self.window:
             raise NotApplicable(f"{series.height} steps with a finite loss are too few; {self.window} are needed")
         hits = self._hits(run, series.filter(pl.col("loss") > 0), self.worth * min(progress.reference, progress.start))
-        spikes = [spike for step in _first_of_each(hits) if (spike := self._spike(series, hits, step)) is not None]
+        spikes = [spike for step in _first_of_each(hits) if (spike := self._spike(run, series, hits, step)) is not None]
         long = [spike for spike in spikes if spike.lasted is None or spike.lasted > 2]
         short = [spike for spike in spikes if spike not in long and spike.peak > self.outlier * spike.level]
         told = long + (short if len(short) <= 3 else [])
@@ -112,19 +113,28 @@ class LossSpike(Detector):
         raised = rate.filter(pl.col("lr_max") > 1.2 * pl.col("lowest")).select("step")
         return hits.join(raised, on="step", how="anti", maintain_order="left")
 
-    def _spike(self, series: pl.DataFrame, hits: pl.DataFrame, step: int) -> _Spike | None:
-        """The spike that begins at a hit; None if the loss stayed up there."""
+    def _spike(self, run: Run, series: pl.DataFrame, hits: pl.DataFrame, step: int) -> _Spike | None:
+        """The spike that begins at a hit; None if the loss stayed up there, and the batch was like the next."""
         hit = hits.row(by_predicate=pl.col("step") == step, named=True)
         back = math.exp(hit["mean"] + max(math.log(self.rise), 3 * hit["std"]))
         after = series.filter(pl.col("step") >= step).head(20 * self.recovery)
         middle = pl.col("loss").reverse().rolling_median(9, min_samples=1).reverse()  # of this loss and the eight next
         quiet = after.with_columns(middle.alias("middle")).filter((pl.col("middle") <= back) & (pl.col("loss") <= back))
-        if quiet.is_empty() and after.height > self.recovery:
+        if quiet.is_empty() and after.height > self.recovery and not self._alone(run, series, step):
             return None
         lasted = None if quiet.is_empty() else int(quiet["step"][0]) - step
         peak = scalar(after.head(max(1, lasted or after.height))["loss"].max())
         deviations = (math.log(hit["loss"]) - hit["mean"]) / hit["std"] if hit["std"] > 0 else math.inf
         return _Spike(step, math.exp(hit["mean"]), peak, deviations, lasted)
+
+    def _alone(self, run: Run, series: pl.DataFrame, step: int) -> bool:
+        """Whether a single batch stands out, by its loss beside the next ones, or by its input beside the usual one."""
+        after = series.filter(pl.col("step") >= step)["loss"].head(4)
+        inputs = run.frame("steps", "input_absmax").drop_nulls()
+        usual = inputs.filter(pl.col("step") < step).tail(self.window)["input_absmax"].median()
+        there = inputs.filter(pl.col("step") == step)["input_absmax"].max()
+        strange = isinstance(usual, float) and isinstance(there, float) and there > self.outlier * usual
+        return strange or (len(after) == 4 and after[0] > self.outlier * scalar(after.tail(3).median()))
 
     def _finding(self, run: Run, spikes: list[_Spike]) -> Finding:
         worst = max(spikes, key=lambda spike: math.inf if spike.lasted is None else spike.lasted)

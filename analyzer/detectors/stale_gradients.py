@@ -81,7 +81,8 @@ class StaleGradients(Detector):
         same = (pl.col("stale") / pl.col("before") - 1).abs() <= self.tolerance
         kept = judged.filter(same)
         share = kept.height / judged.height
-        if share >= self.persistence:
+        left = kept["stale"].n_unique() == 1 < kept["before"].n_unique()  # in tensors that nobody trains any longer
+        if share >= self.persistence and not left:
             yield self._finding(run, kept, share)
 
     def _finding(self, run: Run, kept: pl.DataFrame, share: float) -> Finding:

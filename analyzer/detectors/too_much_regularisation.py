@@ -12,8 +12,10 @@ import polars as pl
 from ..depth import of_weights
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import Mean, batch_mean, scalar
+from ..pace import fallen
 from ..progress import Progress, adversarial, losses, measured, uninformed
 from ..run import Run
+from ..starts import wide_start
 from ..validation import metrics
 from ..wording import listed, number, percent
 from .base import Detector
@@ -29,7 +31,8 @@ class TooMuchRegularisation(Detector):
     *weight decay* that made `decay` of the first steps (decay of the weight over gradient and decay; for AdamW over
     the update) and shrank the weights below `shrunk` of their first norm;
     *a penalty in the loss* that did so without any decay, where the first loss is far above that of uniform
-    predictions, or the training loss ended far above the validation loss, or the weights all but vanished;
+    predictions, or the training loss ended far above the validation loss, or the weights all but vanished; or one whose
+    loss fell while predictions stayed the same for all samples and the validation loss where it was;
     *dropout*, where it drops nearly all, or the training loss stayed significantly above the validation loss.
 
     ## Why it matters
@@ -108,7 +111,12 @@ class TooMuchRegularisation(Detector):
 
     def _penalised(self, run: Run, progress: Progress) -> _Mechanism | None:
         left, ratio = shrinkage(run), _over_validation(run)
-        if not left < self.shrunk or _broadcast(run):
+        if _broadcast(run):
+            return None
+        stood = progress.zero is None and wide_start(run) is None and uninformed(run, progress)
+        if stood and fallen(progress) > 0.2 and (level := _flat_validation(run)) is not None:
+            return self._added(progress, level)
+        if not left < self.shrunk:
             return None
         first = float(losses(run)["loss"][0])
         above = progress.zero.uniform * self.gap if progress.zero else math.inf
@@ -122,6 +130,18 @@ class TooMuchRegularisation(Detector):
             ("A penalty on the weights in the loss that outweighs the data",),
             ("Divide the penalty's factor by 100, and log penalty and data loss apart.",),
             "error" if left < 0.5 * self.shrunk else "warning",
+        )
+
+    def _added(self, progress: Progress, level: float) -> _Mechanism:
+        told = f"The training loss fell from {number(progress.start)} to {number(progress.end.value)}, while what is"
+        return _Mechanism(
+            f"{told} predicted stayed the same for all samples and the validation loss at {number(level)}: what fell is"
+            " a penalty, not the error",
+            fallen(progress),
+            0.2,
+            ("A penalty in the loss that outweighs the data",),
+            ("Divide the penalty's factor by 100, and log penalty and data loss apart.",),
+            "error",
         )
 
     def _dropped(self, run: Run, progress: Progress) -> _Mechanism | None:
@@ -252,6 +272,15 @@ def _over_validation(run: Run) -> float:
     held_out = Mean(scalar(last.mean()), scalar(last.std()) / math.sqrt(last.len()))
     apart = train.exceeds(held_out, 3.0)
     return train.value / held_out.value if apart and held_out.value > 0 else 1.0
+
+
+def _flat_validation(run: Run) -> float | None:
+    """The level at which the validation loss stayed from its first value to its last; None if it did not."""
+    logged = next((metric for metric in metrics(run) if metric.is_loss), None)
+    if logged is None or logged.values.height < 4:
+        return None
+    low, high = scalar(logged.values["value"].min()), scalar(logged.values["value"].max())
+    return low if low > 0 and high < 1.02 * low else None
 
 
 def _broadcast(run: Run) -> bool:

@@ -197,7 +197,7 @@ class WrongLabels(Detector):
         if middle < self.signal:
             return None
         told = f"From the start the individual gradients cancel out as noise does (evidence {number(middle, 2)})."
-        return "the model finds nothing in the inputs that tells them", [told], "error", 0.8
+        return "the model finds nothing in the inputs that tells them", [told], "error", 0.7
 
     def _most(self, run: Run) -> float:
         """The accuracy of always predicting the most frequent class."""
@@ -275,4 +275,4 @@ def _sound(run: Run) -> bool:
     if profile.height and scalar(profile["decades"].median()) < -1.5:
         return False
     middle, least = scalar(ratios["median"].median()), scalar(ratios["smallest"].median())
-    return 5e-4 < middle < 0.03 and least > 0.1 * middle
+    return 1e-3 < middle < 0.01 and least > 0.1 * middle

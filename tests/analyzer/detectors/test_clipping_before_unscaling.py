@@ -39,9 +39,11 @@ def test_norms_that_follow_the_scale(tmp_path: Path) -> None:
     assert "clipped at 1 while" in finding.message
 
 
-def test_norms_that_are_round_with_the_scale_only(tmp_path: Path) -> None:
-    (finding,) = found(RULE, BEFORE.but(steps=scaled(65536.0, 0.5 / 65536)), tmp_path)
-    assert "clipped at 0.5" in finding.message
+@pytest.mark.parametrize("scale", [2.0**power for power in range(8, 25)])
+@pytest.mark.parametrize("threshold", ["1", "0.5"])
+def test_norms_that_are_round_with_the_scale_only(tmp_path: Path, scale: float, threshold: str) -> None:
+    (finding,) = found(RULE, BEFORE.but(steps=scaled(scale, float(threshold) / scale)), tmp_path)
+    assert f"clipped at {threshold} while" in finding.message
 
 
 def test_it_explains_clipping_that_is_too_tight(tmp_path: Path) -> None:

@@ -32,6 +32,12 @@ def test_too_good_too_soon(tmp_path: Path) -> None:
     assert finding.severity == "warning"
 
 
+def test_where_each_step_takes_all_of_the_data_a_note(tmp_path: Path) -> None:
+    whole = QUICK.but(steps={"input_mean": 0.1, "input_std": 1.0, "input_absmax": 3.0})
+    (finding,) = validated(tmp_path, whole, [0.1, 0.01, 0.01])
+    assert finding.severity == "note"
+
+
 def test_without_validation_a_note(tmp_path: Path) -> None:
     (finding,) = found(RULE, QUICK, tmp_path)
     assert finding.severity == "note"
@@ -42,7 +48,7 @@ def test_a_regression(tmp_path: Path) -> None:
     assert len(found(RULE, quick, tmp_path)) == 1
 
 
-@pytest.mark.parametrize(("rest", "severities"), [(0.005, ["note"]), (0.05, [])])
+@pytest.mark.parametrize(("rest", "severities"), [(0.002, ["note"]), (0.05, [])])
 def test_a_regression_that_is_foretold_to_the_last_digit(tmp_path: Path, rest: float, severities: list[str]) -> None:
     slow = Training(loss=falling(500, start=1.0, floor=rest), events=(loss_input("mse_loss", (64, 1)),))
     assert [finding.severity for finding in validated(tmp_path, slow, [0.5, rest, rest, rest])] == severities

@@ -39,6 +39,15 @@ def test_one_that_the_run_did_not_get_over_is_a_warning(tmp_path: Path) -> None:
     assert "not back when the run ended" in finding.message
 
 
+@pytest.mark.parametrize(
+    ("peak", "fires"), [(1e3, True), (3.0, False)], ids=["a bad batch", "other data from there on"]
+)
+def test_one_that_did_lasting_harm(tmp_path: Path, peak: float, *, fires: bool) -> None:
+    losses = [*falling(200, floor=0.05, rate=0.05), peak, *(3.0 * 0.995**step for step in range(199))]
+    severities = [item.severity for item in found(RULE, Training(loss=losses), tmp_path)]
+    assert severities == ["warning"] * fires
+
+
 def test_a_batch_that_is_far_out_of_line(tmp_path: Path) -> None:
     (finding,) = found(RULE, Training(loss=spiked(1, 50.0)), tmp_path)
     assert "back after 1 step." in finding.message

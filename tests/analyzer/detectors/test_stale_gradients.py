@@ -66,6 +66,12 @@ def test_near_misses(tmp_path: Path, columns: dict[str, Any]) -> None:
     assert found(RULE, Training(loss=flat(300), steps=columns), tmp_path) == []
 
 
+def test_a_gradient_left_for_ever_in_tensors_that_are_trained_no_longer_is_not_meant(tmp_path: Path) -> None:
+    """Of a backbone that was frozen after it was trained, and the rest of the gradient is small."""
+    columns = {"grad_norm": [5.0 + 1e-4 * (step % 7) for step in range(300)], "stale_grad_norm": 5.0}
+    assert found(RULE, Training(steps=columns), tmp_path) == []
+
+
 def test_noise_is_silent(tmp_path: Path) -> None:
     assert found(RULE, Training(loss=flat(300), noise=0.5), tmp_path) == []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from support.synthetic import CHANCE, Training, falling, flat, found, validated
+from support.synthetic import CHANCE, Training, falling, flat, found, loss_input, validated
 from torch import nn
 
 from analyzer.detectors.too_much_regularisation import TooMuchRegularisation
@@ -42,6 +42,16 @@ def test_a_penalty_that_outweighs_the_loss(tmp_path: Path) -> None:
     loss = [level + 2 * 0.95**step for step, level in enumerate(STUCK)]
     (finding,) = found(RULE, Training(loss=loss, logits=4.0, weight=decayed, manifest=optimised(0.0)), tmp_path)
     assert "penalty" in finding.causes[0]
+
+
+@pytest.mark.parametrize(("spread", "fires"), [(0.02, True), (1.5, False)])
+def test_a_penalty_that_is_all_that_falls(tmp_path: Path, spread: float, *, fires: bool) -> None:
+    ranges = {"prediction_min": -spread, "prediction_max": spread, "target_min": -2.0, "target_max": 2.0}
+    logged = validated(lambda share: 1.3, noise=0.001)
+    training = Training(
+        loss=falling(300, start=4.0, floor=1.3), metrics=logged, steps=ranges, events=(loss_input("mse_loss", (64,)),)
+    )
+    assert bool(found(RULE, training, tmp_path)) is fires
 
 
 def test_dropout_that_drops_nearly_everything(tmp_path: Path) -> None:
