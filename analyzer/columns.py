@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -17,6 +18,38 @@ if TYPE_CHECKING:
 
 NEIGHBOURS = 16
 """Columns of `steps` that are read together: opening hundreds of shards costs more than a few columns in them."""
+
+
+MOSTLY = 0.75
+"""Share of nulls from which on a column is held as its values and their rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """A column that is null at most of its `height` rows: its values, and at which rows they stand."""
+
+    values: pl.Series
+    rows: pl.Series
+    height: int
+
+
+Held = pl.Series | Sparse
+"""A column in memory."""
+
+
+def packed(series: pl.Series) -> Held:
+    """A column of numbers as it takes the least memory; most of `steps` are null between the probes."""
+    if not series.dtype.is_numeric() or series.null_count() < MOSTLY * series.len() or series.is_empty():
+        return series
+    return Sparse(series.drop_nulls(), series.is_not_null().arg_true(), series.len())
+
+
+def unpacked(held: Held) -> pl.Series:
+    """The column as it was."""
+    if isinstance(held, pl.Series):
+        return held
+    nulls = pl.repeat(None, held.height, dtype=held.values.dtype, eager=True).alias(held.values.name)
+    return nulls.scatter(held.rows, held.values)
 
 
 @per_run

@@ -18,7 +18,7 @@ import polars as pl
 from recorder import schema
 
 from . import derived
-from .columns import holds, order_of, read
+from .columns import Held, holds, order_of, packed, read, unpacked
 from .directory import GIVE, RunFiles, read_directory
 from .errors import RunError
 from .manifest import EndFile, GroupInfo, InstrumentInfo, Manifest, TensorInfo
@@ -64,7 +64,7 @@ class Run:
     ends: tuple[EndFile, ...] = field(default=(), repr=False)
     opened: datetime = field(default_factory=lambda: datetime.now(UTC), repr=False)
     _tables: dict[str, pl.LazyFrame] = field(default_factory=dict, repr=False)
-    _series: dict[tuple[str, str], pl.Series] = field(default_factory=dict, repr=False)
+    _series: dict[tuple[str, str], Held] = field(default_factory=dict, repr=False)
     _counts: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
 
     @property
@@ -141,6 +141,13 @@ class Run:
             self._tables[name] = one_each(frame) if name == schema.STEPS.name else frame
         return self._tables[name]
 
+    def excerpt(self, name: str, shards: int) -> pl.LazyFrame:
+        """The recorded columns of a table; of a long run only those of so many shards or a few more, spread evenly."""
+        every = self._shards.of(name)
+        stride = max(1, max((shard.sequence for shard in every), default=0) // shards)
+        kept = [shard for shard in every if shard.sequence % stride == 0]
+        return rows(schema.TABLES[name], kept, self._first_steps)
+
     def frame(self, table: str, *columns: str) -> pl.DataFrame:
         """The step, the other keys of the table and these columns, collected; each column is read only once.
 
@@ -151,18 +158,19 @@ class Run:
         missing = [name for name in names if (table, name) not in self._series]
         for name in missing:
             derived.column(table, name)
-        for name, series in self._read(table, missing) if missing else ():
-            self._series.setdefault((table, name), series)
-        return pl.DataFrame([self._series[table, name] for name in names])
+        fresh = self._read(table, missing) if missing else {}
+        self._series.update({(table, name): packed(series) for name, series in fresh.items()})
+        return pl.DataFrame([fresh[name] if name in fresh else unpacked(self._series[table, name]) for name in names])
 
-    def _read(self, table: str, names: Sequence[str]) -> Iterator[tuple[str, pl.Series]]:
+    def _read(self, table: str, names: Sequence[str]) -> dict[str, pl.Series]:
         """Columns that are not in memory: recorded ones from the shards, the others from what they follow from."""
         follow = [name for name in names if name in derived.DERIVED.get(table, {})]
-        yield from read(self, table, [name for name in names if name not in follow])
+        found = dict(read(self, table, [name for name in names if name not in follow]))
         if follow:
             roots = dict.fromkeys(root for name in follow for root in derived.roots(table, name))
             frame = derived.with_derived(table, self.frame(table, *roots).lazy(), follow).select(follow).collect()
-            yield from zip(follow, frame.get_columns(), strict=True)
+            found |= frame.to_dict()
+        return found
 
     def has(self, table: str, column: str) -> bool:
         """Whether the column holds a value somewhere; NaN is a value, null is none."""

@@ -37,7 +37,6 @@ class Decay:
     missed: float
 
 
-@per_run
 def rates(run: Run) -> pl.DataFrame:
     """`step` and `lr_max`, the largest rate among the parameter groups, where it was recorded and makes sense."""
     return run.frame("steps", "lr_max").filter(pl.col("lr_max").is_finite() & (pl.col("lr_max") >= 0))

@@ -94,6 +94,7 @@ def bands(
     10 % and 90 % quantiles.
     """
     drawn = pl.when(pl.col("_value") > 0).then(pl.col("_value")) if positive else pl.col("_value")
+    sums = middle == "mean" and edges == "extremes"  # these need no more memory than their result, quantiles do
     return (
         frame.lazy()
         .filter(span.covers() & pl.col(column).is_not_null())
@@ -113,7 +114,7 @@ def bands(
             pl.len().cast(pl.Int64).alias("rows"),
         )
         .sort(*by, "step")
-        .collect(engine="streaming")
+        .collect(engine="streaming" if sums else "in-memory")
     )
 
 

@@ -73,7 +73,9 @@ class GradientHistogram(Chart):
 
 
 def _counts(run: Run, span: Span, width: int) -> Counts:
-    rows = run.table("histograms").filter(pl.col("samples").is_not_null() & span.covers())
+    counted = pl.col("samples").is_not_null() & span.covers()
+    every = run.written("histograms").filter(counted).select(pl.col("step").n_unique()).collect().item()
+    rows = run.excerpt("histograms", COLUMNS).filter(counted)
     probes = rows.select("step").unique().sort("step").collect()["step"]
     tensors = max(1, len(run.tensors))
     chosen = probes.gather_every(max(1, -(-len(probes) * tensors // MOST)))
@@ -92,7 +94,7 @@ def _counts(run: Run, span: Span, width: int) -> Counts:
         .sort("place", "step")
         .collect()
     )
-    return Counts(cells, len(chosen), len(probes))
+    return Counts(cells, len(chosen), every)
 
 
 def _chart(cells: pl.DataFrame, bins: EntryBins, span: Span, description: str) -> alt.LayerChart:

@@ -15,13 +15,18 @@ from .base import Chart, Figure, Missing
 from .entry_bins import EntryBins, entry_bins
 from .grid import Colours, colour_of
 from .marks import layered
+from .over_steps import whole
 
 if TYPE_CHECKING:
     from ..run import Run
+    from .binning import Span
 
 INSTRUMENT = "gradient-parameter-histogram"
 
 HEIGHT = 260
+
+NEAR = 1000
+"""Steps at either end of the run within which counts are looked for first."""
 
 COLOURS = Colours(title="% of the entries", offset=22)
 
@@ -64,10 +69,10 @@ def _cells(run: Run, gradient: EntryBins, parameter: EntryBins) -> pl.DataFrame:
     """Rows step, gradient, parameter (places of bins), value (% of the step's entries), without empty cells."""
     width, columns = len(gradient) * len(parameter), len(parameter)
     rows = run.table("histograms").filter(pl.col("joint_counts").list.len() == width)
-    steps = rows.select(pl.col("step").min().alias("first"), pl.col("step").max().alias("last")).collect().row(0)
+    steps = _ends(rows, whole(run))
     place = pl.int_range(pl.len()).over("step", "tensor")
     return (
-        rows.filter(pl.col("step").is_in([step for step in steps if step is not None]))
+        rows.filter(pl.col("step").is_in(steps))
         .select("step", "tensor", "joint_counts")
         .explode("joint_counts")
         .with_columns(place.alias("place"))
@@ -84,6 +89,20 @@ def _cells(run: Run, gradient: EntryBins, parameter: EntryBins) -> pl.DataFrame:
         .sort("step", "gradient", "parameter")
         .collect()
     )
+
+
+def _ends(rows: pl.LazyFrame, span: Span) -> list[int]:
+    """The first and the last step of the rows, sought further and further from the ends of the run.
+
+    Shards tell their steps without being read, so that few of them are.
+    """
+    step, reach = pl.col("step"), NEAR
+    while True:
+        first = rows.filter(step <= span.first + reach).select(step.min()).collect().item()
+        last = rows.filter(step >= span.last - reach).select(step.max()).collect().item()
+        if (first is not None and last is not None) or reach > span.last - span.first:
+            return [found for found in (first, last) if found is not None]
+        reach *= 8
 
 
 def _chart(

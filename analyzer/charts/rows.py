@@ -37,7 +37,7 @@ class Rows:
         names, places = places_of(run, table)
         labels = pl.Series("row", [self.label_of.get(name) for name in names], dtype=pl.Enum(self.labels))
         frame = run.frame(table, column).select(labels.gather(places), "step", pl.col(column).alias("value"))
-        return frame.drop_nulls()
+        return frame.drop_nulls() if sum(frame.null_count().row(0)) else frame
 
 
 def rows_of(run: Run, table: str, column: str, most: int) -> Rows:

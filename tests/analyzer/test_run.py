@@ -467,3 +467,32 @@ def test_any_damage_to_a_footer_is_survived(tmp_path: Path, position: int, byte:
     path.write_bytes(content)
     run = open_run(tmp_path)
     assert run.step_count in (2, 3) or run.problems
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [None] * 7 + [1.5, None, math.nan, None, None],
+        [None] * 11 + [7.0],
+        [None] * 12,
+        [1.0] * 12,
+    ],
+)
+def test_a_column_of_few_values_is_what_was_recorded_however_often_it_is_asked_for(
+    tmp_path: Path, values: list[float | None]
+) -> None:
+    run = open_run(
+        write_run(tmp_path, {"loss": 1.0, "step": range(12), "grad_norm": values, "loss_count": [None] * 11 + [4]})
+    )
+    for _ in range(2):
+        frame = run.frame("steps", "grad_norm", "loss_count", "optimizer")
+        assert frame["grad_norm"].equals(pl.Series("grad_norm", values, dtype=pl.Float64), null_equal=True)
+        assert frame["loss_count"].to_list() == [None] * 11 + [4]
+        assert frame["optimizer"].null_count() == 12
+        assert frame.schema == {
+            "step": pl.Int64,
+            "grad_norm": pl.Float64,
+            "loss_count": pl.Int64,
+            "optimizer": pl.Int64,
+        }
+    assert run.count("steps", "grad_norm") == 12 - values.count(None)
