@@ -1,6 +1,7 @@
 """How often each rule was right and wrong on the calibration zoo, as measured: `calibration.json` beside this file.
 
-Programs of the half "tuning" were looked at while the rules were made, those of the half "heldout" were not.
+Programs of the part "tuning" were looked at while the rules were made; those of the part "heldout" were judged blind
+once, and looked at after that; those of the part "retest" were judged blind, by the rules as they are.
 `tests/zoo/scoreboard.py --write` makes the file.
 """
 
@@ -21,15 +22,21 @@ FILE = Path(__file__).with_name("calibration.json")
 UNMEASURED = "not measured"
 PRIOR = 10
 """Runs that the confidence a rule states by itself is worth."""
-HALVES: Mapping[str, str] = MappingProxyType(
-    {"heldout": "on programs kept for the test", "tuning": "on the programs it was tuned on"}
+PARTS: Mapping[str, str] = MappingProxyType(
+    {
+        "retest": "on programs kept for the test",
+        "heldout": "on programs that an earlier test looked at",
+        "tuning": "on the programs it was tuned on",
+    }
 )
-"""The halves of the zoo, the more telling first, with what they are."""
+"""The parts of the zoo, the more telling first, with what they are."""
+SEEN = ("heldout", "tuning")
+"""Those that confidences are taken from, so that the test tells how far they can be trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A rule on one half of the zoo. `healthy`: runs without a fault that it judged; `errors`, `warnings`, `notes`:
+    """A rule on one part of the zoo. `healthy`: runs without a fault that it judged; `errors`, `warnings`, `notes`:
     those in which it fired, by its gravest finding. `faulty`: runs with a fault that it is for; `named`: in which it
     said so. `fired`: runs of either kind in which it named a cause; `true`: those in which it was right."""
 
@@ -48,30 +55,31 @@ class Measured:
         return self.errors + self.warnings + self.notes
 
 
-def measured(code: str, half: str) -> Measured | None:
+def measured(code: str, part: str) -> Measured | None:
     """What was measured for a rule, None if nothing."""
-    values = _content().get(half, {}).get(code)
+    values = _content().get(part, {}).get(code)
     return Measured(**values) if values else None
 
 
 def calibrated(code: str, stated: float) -> float:
     """How probable it is that a finding is right, in [0, 1].
 
-    The share of such findings that were right on the programs that the rules were tuned on, to which what the rule
-    itself states counts as much as `PRIOR` runs: the mean of a beta distribution.
+    The share of such findings that were right on the programs that were looked at, to which what the rule itself states
+    counts as much as `PRIOR` runs: the mean of a beta distribution.
     """
-    found = measured(code, "tuning")
-    return stated if found is None else round((found.true + PRIOR * stated) / (found.fired + PRIOR), 3)
+    found = [part for name in SEEN if (part := measured(code, name)) is not None]
+    true, fired = sum(part.true for part in found), sum(part.fired for part in found)
+    return round((true + PRIOR * stated) / (fired + PRIOR), 3) if found else stated
 
 
 def sentences(code: str) -> tuple[str, ...]:
-    """What was measured for a rule, a sentence for each half of the zoo; that nothing was, if so."""
+    """What was measured for a rule, a sentence for each part of the zoo; that nothing was, if so."""
     return tuple(_sentences(code)) or (f"False alarms: {UNMEASURED}.",)
 
 
 def _sentences(code: str) -> Iterator[str]:
-    for half, where in HALVES.items():
-        found = measured(code, half)
+    for part, where in PARTS.items():
+        found = measured(code, part)
         if found is not None and (found.healthy or found.faulty):
             yield f"Measured {where}: {_alarms(found)}{_named(found)}."
 

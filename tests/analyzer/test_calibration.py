@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analyzer import calibration, rules
-from analyzer.calibration import at_most, sentences
+from analyzer.calibration import at_most, calibrated, sentences
 from analyzer.detectors import DETECTORS
 from analyzer.outputs.style import Style
 from analyzer.wording import plain
@@ -49,11 +49,23 @@ def test_a_rule_says_how_often_it_erred(content: object) -> None:
 
 
 def test_what_was_held_out_is_told_first(content: dict[str, dict[str, dict[str, int]]]) -> None:
-    content["heldout"] = {"GRD001": ROW | {"healthy": 0}}
+    content["retest"] = {"GRD001": ROW | {"healthy": 0}}
     calibration.FILE.write_text(json.dumps(content))
     first, second = sentences("GRD001")
     assert first.startswith("Measured on programs kept for the test: false alarms not measured; fired in 11 of 12")
     assert second.startswith("Measured on the programs it was tuned on: 3 alarms")
+
+
+def test_a_confidence_is_the_share_that_was_right_once_there_are_enough_of_them(
+    content: dict[str, dict[str, dict[str, int]]],
+) -> None:
+    content["tuning"]["GRD001"] = ROW | {"fired": 60, "true": 30}
+    content["heldout"] = {"GRD001": ROW | {"fired": 40, "true": 18}}
+    content["retest"] = {"GRD001": ROW | {"fired": 500, "true": 500}}  # the test has no say
+    calibration.FILE.write_text(json.dumps(content))
+    assert calibrated("GRD001", 0.9) == pytest.approx((48 + 9) / 110, abs=1e-3)
+    assert calibrated(DETECTORS[0].code, 0.9) == 0.9  # never fired
+    assert calibrated("USR001", 0.9) == 0.9
 
 
 def test_the_page_of_a_rule_tells_it(content: object) -> None:
@@ -63,8 +75,8 @@ def test_the_page_of_a_rule_tells_it(content: object) -> None:
 
 def test_what_ships_is_about_rules_that_there_are() -> None:
     if calibration.FILE.exists():
-        halves = json.loads(calibration.FILE.read_text())
-        assert set(halves) <= set(calibration.HALVES)
-        for half, codes in halves.items():
+        parts = json.loads(calibration.FILE.read_text())
+        assert set(parts) <= set(calibration.PARTS)
+        for part, codes in parts.items():
             assert set(codes) <= {detector.code for detector in DETECTORS}
-            assert all(calibration.measured(code, half) is not None for code in codes)
+            assert all(calibration.measured(code, part) is not None for code in codes)
