@@ -15,7 +15,7 @@ from .run import Run
 
 Shape = tuple[int, ...]
 
-OVER_CLASSES = frozenset({"crossentropy", "nll", "multimargin"})
+OVER_CLASSES = frozenset({"crossentropy", "kldiv", "nll", "multimargin"})
 """Losses whose prediction runs over mutually exclusive classes in its second dimension."""
 LOGITS = frozenset({"crossentropy", "bcewithlogits", "binarycrossentropywithlogits"})
 """Losses that apply a softmax or a sigmoid themselves."""

@@ -36,15 +36,17 @@ _MERGE: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 """How the values of two micro-batches combine. NaN of a prediction stays; NaN of a target says that it had no value."""
 
-_OVER_CLASSES = frozenset({"crossentropy", "nll", "multimargin"})
+_OVER_CLASSES = frozenset({"crossentropy", "kldiv", "nll", "multimargin"})
 _OVER_ELEMENTS = frozenset(
     {
         "bce", "bcewithlogits", "binarycrossentropy", "binarycrossentropywithlogits", "cosineembedding", "ctc",
-        "gaussiannll", "hingeembedding", "huber", "kldiv", "l1", "marginranking", "mse", "multilabelmargin",
+        "gaussiannll", "hingeembedding", "huber", "l1", "marginranking", "mse", "multilabelmargin",
         "multilabelsoftmargin", "poissonnll", "smoothl1", "softmargin", "tripletmargin", "tripletmarginwithdistance",
     }
 )  # fmt: skip
-"""Losses of torch, functional and module alike, that have no dimension of mutually exclusive classes."""
+"""Losses of torch, functional and module alike, that have no dimension of mutually exclusive classes.
+
+That of the Kullback-Leibler divergence has one in all its uses, though its definition does not say so."""
 _YES = {"bce": 0.5, "binarycrossentropy": 0.5, "bcewithlogits": 0.0, "binarycrossentropywithlogits": 0.0}
 """Losses of two classes, and the prediction above which it is the second."""
 

@@ -11,7 +11,7 @@ import pytest
 import torch.nn.functional as F  # noqa: N812
 from support.recorded import recorded, says
 from support.synthetic import Training, falling, found, loss_input
-from torch import nn
+from torch import Tensor, nn
 
 from analyzer.detectors.softmax_twice import SoftmaxTwice
 from analyzer.detectors.wrong_dimension import WrongDimension
@@ -77,11 +77,17 @@ def test_not_applicable(tmp_path: Path, training: Training, reason: str) -> None
         found(RULE, training, tmp_path)
 
 
+def divergence(prediction: Tensor, target: Tensor) -> Tensor:
+    """From a distribution that is sure of the class, as in distillation."""
+    return F.kl_div(prediction, F.one_hot(target, prediction.shape[1]).float(), reduction="batchmean")
+
+
 def test_recorded(tmp_path: Path) -> None:
     for name, loss, last in (
         ("probabilities", F.cross_entropy, nn.Softmax(dim=0)),
         ("logarithms", F.cross_entropy, nn.LogSoftmax(dim=0)),
         ("likelihood", F.nll_loss, nn.LogSoftmax(dim=0)),
+        ("divergence", divergence, nn.LogSoftmax(dim=0)),
     ):
         run = recorded(tmp_path / name, loss, last)
         (finding,) = says(RULE, run)
@@ -89,4 +95,5 @@ def test_recorded(tmp_path: Path) -> None:
         assert math.isfinite(finding.value or math.nan)
         assert says(SoftmaxTwice(), run) == []
     assert not says(RULE, recorded(tmp_path / "right", F.nll_loss, nn.LogSoftmax(dim=1)))
+    assert not says(RULE, recorded(tmp_path / "divergence, right", divergence, nn.LogSoftmax(dim=1)))
     assert not says(RULE, recorded(tmp_path / "twice", F.cross_entropy, nn.Softmax(dim=1)))
