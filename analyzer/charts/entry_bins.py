@@ -24,7 +24,7 @@ class EntryBins:
     def __len__(self) -> int:
         return len(self.edges) - 1
 
-    def ticks(self, low: int, high: int, most: int = 9) -> dict[str, Any]:
+    def ticks(self, low: int, high: int, most: int = 14) -> dict[str, Any]:
         """An axis of the bins from `low` to below `high`: zero, and powers of ten on both sides."""
         middle = len(self) // 2 + 0.5
         powers = [power for power in range(-40, 41) if self.edges[len(self) // 2 + 1] < 10.0**power < self.edges[-2]]
@@ -36,11 +36,11 @@ class EntryBins:
                 label = number(10.0**power)
                 words |= {round(middle + away, 2): label, round(middle - away, 2): f"\u2212{label}"}
         shown = {place: words[place] for place in sorted(words) if low <= place <= high}
-        places = json.dumps(list(shown))
         return {
             "values": list(shown),
-            "labelExpr": f"{json.dumps(list(shown.values()))}[indexof({places}, datum.value)]",
-            "labelOverlap": "greedy",
+            "labelExpr": f"{json.dumps(list(shown.values()))}[round(datum.index * {max(1, len(shown) - 1)})]",
+            "tickCount": len(shown),  # beyond it Vega thins the given values out
+            "labelOverlap": False,
             "grid": False,
         }
 

@@ -49,18 +49,20 @@ class Grid:
 
     def keys(self) -> tuple[Key, ...]:
         """Legend entries of the flags that occur."""
-        return tuple(
-            Key(kind, color, symbol="square") for kind, color in FLAGS.items() if (self.flags["kind"] == kind).any()
-        )
+        present = set(self.flags["kind"])
+        return tuple(Key(kind, color, symbol="square") for kind, color in FLAGS.items() if kind in present)
 
 
-def grid(frame: pl.DataFrame, span: Span, labels: Sequence[str], *, log: bool, longest: int = 1) -> Grid:
+def grid(
+    frame: pl.DataFrame, span: Span, labels: Sequence[str], *, log: bool, longest: int = 1, peaks: bool = False
+) -> Grid:
     """Columns row, step, value as a grid: the median of each bin, of what is above zero on a logarithmic scale.
 
-    A cell lasts until the next one of its row, as most steps are not probed; but for at most `longest` steps or a bin.
+    `peaks`: the highest value instead, so that a spike of a single step is still seen. A cell lasts until the next one of its row, as most steps are not probed; but for at most `longest` steps or a bin.
     """
     value = pl.col("value")
-    middle = value.filter(value > 0).median() if log else value.median()
+    drawn = value.filter(value > 0) if log else value
+    chosen = drawn.max() if peaks else drawn.median()
     kind = (
         pl.when(pl.col("bad") > 0).then(pl.lit("not finite"))
         .when(pl.col("value").is_not_null()).then(None)
@@ -70,7 +72,7 @@ def grid(frame: pl.DataFrame, span: Span, labels: Sequence[str], *, log: bool, l
     far = pl.col("step") + max(span.width(COLUMNS), longest)
     until = pl.min_horizontal(pl.col("step").shift(-1).over("row").fill_null(span.last + 1), far)
     binned = (
-        pl.concat(_binned(part, span, middle) for part in portions(frame, span, COLUMNS))
+        pl.concat(_binned(part, span, chosen) for part in portions(frame, span, COLUMNS))
         .lazy()
         .sort(pl.col("row").cast(pl.Enum(labels)), "step")
         .select(pl.col("row").cast(pl.String), "step", until.alias("until"), "value", kind.alias("kind"))
@@ -80,14 +82,14 @@ def grid(frame: pl.DataFrame, span: Span, labels: Sequence[str], *, log: bool, l
     return Grid(binned.drop("kind"), flags, tuple(labels), span)
 
 
-def _binned(frame: pl.DataFrame, span: Span, middle: pl.Expr) -> pl.DataFrame:
-    """Columns row, step (the bin's first), value (the middle), low, bad (a count)."""
+def _binned(frame: pl.DataFrame, span: Span, chosen: pl.Expr) -> pl.DataFrame:
+    """Columns row, step (the bin's first), value (the one chosen), low, bad (a count)."""
     return (
         frame.lazy()
         .filter(pl.col("value").is_not_null() & span.covers())
         .select("row", span.bin_start(COLUMNS), finite("value").alias("value"), nonfinite("value").alias("bad"))
         .group_by("row", "step")
-        .agg(middle.alias("value"), pl.col("value").min().alias("low"), pl.col("bad").sum())
+        .agg(chosen.alias("value"), pl.col("value").min().alias("low"), pl.col("bad").sum())
         .collect()
     )
 

@@ -26,7 +26,8 @@ ROWS = 80
 class Heatmap(Chart):
     """A column of `layers` or `modules` by row in forward order (top to bottom) and bin of steps.
 
-    `dull`: a value that is not worth a picture if there is no other, with the sentence that says so instead.
+    `peaks`: whether a cell shows the highest value of its bin, so that no spike is lost, or the median. `dull`: a value
+    that is not worth a picture if there is no other, with the sentence that says so instead.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Heatmap(Chart):
     column: str
     colours: Colours
     reading: str
+    peaks: bool = False
     dull: tuple[float, str] | None = None
 
     @property
@@ -50,12 +52,13 @@ class Heatmap(Chart):
         values, span = rows.values(run, self.table, self.column), whole(run)
         if self.dull and (values["value"] == self.dull[0]).all():
             return Missing(self.title, self.dull[1])
-        cells = grid(values, span, rows.labels, log=self.colours.log, longest=longest(run, values["step"]))
+        reach = longest(run, values["step"])
+        cells = grid(values, span, rows.labels, log=self.colours.log, longest=reach, peaks=self.peaks)
         description = _described(cells, self.title, rows)
         return Figure(
             title=self.title,
             chart=grid_chart(cells, self.colours, description, noun=rows.noun),
-            reading=self.reading,
+            reading=self.reading + (" Of each bin of steps the highest value is shown." if self.peaks else ""),
             description=description,
             note=rows.note(),
             keys=cells.keys(),

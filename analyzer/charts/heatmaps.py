@@ -21,6 +21,7 @@ HEATMAPS: Mapping[str, Heatmap] = MappingProxyType(
                 table="layers",
                 column="grad_norm",
                 colours=Colours(title="gradient norm"),
+                peaks=True,
                 reading=(
                     "Tensors from the input (top) to the output (bottom). Rows that darken towards the top lose their "
                     "gradient on the way back; columns that brighten throughout are moments when all gradients grew."
@@ -33,6 +34,7 @@ HEATMAPS: Mapping[str, Heatmap] = MappingProxyType(
                 table="layers",
                 column="update_ratio",
                 colours=Colours(title="update norm / parameter norm"),
+                peaks=True,
                 reading=(
                     "How much each update changes each tensor, relative to its size. Near 1e\u22123 is usual for "
                     "weights; a row that stands out learns much faster or slower than its neighbours. Tensors that "

@@ -55,7 +55,7 @@ CONFIG: dict[str, Any] = {
     "axisY": {
         "domain": False,
         "ticks": False,
-        "tickCount": 4,
+        "tickCount": 5,
         "minExtent": 46,
         "labelOverlap": True,
         "titleAngle": 0,

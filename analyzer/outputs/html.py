@@ -16,7 +16,7 @@ from ..findings import SEVERITIES
 from ..page.audits import audits
 from ..page.card import run_facts
 from ..page.comparison import ComparisonView, comparison_view
-from ..page.configuration import configuration
+from ..page.configuration import configuration, settings
 from ..page.figures import Figures
 from ..page.sparkline import loss_sparkline
 from ..page.specs import script_json
@@ -92,6 +92,7 @@ def _rendered(run: Run, result: RunResult, figures: Figures, **form: Any) -> str
         tensors_left_out=left_out(run),
         audits=audits(run),
         configuration=configuration(run),
+        settings=settings(run),
         say=wording,
         measured=sentences,
         changes=changes(result),

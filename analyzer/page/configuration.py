@@ -1,4 +1,4 @@
-"""The fold-out end of the report: events, parameter groups, instruments and their columns, versions."""
+"""How a run was set up, as tables: beside the charts of the hyperparameters, and at the fold-out end of the report."""
 
 from __future__ import annotations
 
@@ -28,14 +28,21 @@ class Table:
     note: str = ""
 
 
-def configuration(run: Run) -> tuple[Table, ...]:
-    """Tables on how the run was set up and what happened; those without rows are left out."""
+def settings(run: Run) -> tuple[Table, ...]:
+    """What was chosen: parameter groups, hyperparameters, targets; tables without rows are left out."""
     tables = (
-        _events(run),
         _groups(run),
         _pairs("Hyperparameters", run.manifest.hparams),
         _pairs("Targets", run.manifest.target),
-        _pairs("Schedule", run.manifest.schedule),
+    )
+    return tuple(table for table in tables if table.rows)
+
+
+def configuration(run: Run) -> tuple[Table, ...]:
+    """What happened, and how it was recorded; tables without rows are left out."""
+    tables = (
+        _events(run),
+        _pairs("Schedule of the recorder", run.manifest.schedule),
         _instruments(run),
         _pairs("Versions", _versions(run)),
     )
