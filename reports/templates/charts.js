@@ -60,10 +60,14 @@ const charts = (() => {
   );
 
   // A screenshot of the whole page, and a print of it, must not find blanks where nobody has scrolled yet.
-  const whenIdle = window.requestIdleCallback ?? ((work) => setTimeout(work, 50));
+  const whenIdle = (work) =>
+    window.requestIdleCallback ? requestIdleCallback(work, { timeout: 1000 }) : setTimeout(work, 50);
+  let busy = false;
   function drawNext() {
-    const [slot] = waiting();
-    if (slot) draw(slot).then(() => whenIdle(drawNext));
+    const [slot] = busy ? [] : waiting();
+    if (!slot) return;
+    busy = true;
+    draw(slot).finally(() => { busy = false; whenIdle(drawNext); });
   }
 
   const redrawCanvases = () =>

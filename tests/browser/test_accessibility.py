@@ -1,0 +1,54 @@
+"""axe-core finds no violation on any page, in either theme, with everything unfolded."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from support.visits import PAGES
+
+KEYS_FROM_TOP = 400
+"""More presses of the tab key than a page has places to go to."""
+
+
+@pytest.fixture(scope="session")
+def axe():
+    try:
+        from axe_playwright_python.sync_playwright import Axe
+    except ImportError:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip("axe-playwright-python is not installed")
+    return Axe()
+
+
+@pytest.mark.parametrize(
+    ("name", "theme"), [*((name, "light") for name in PAGES), ("faulty", "dark"), ("index", "light")]
+)
+def test_axe_finds_no_violation(visit, axe, name, theme):
+    seen = visit(name, theme=theme)
+    seen.draw_all()
+    violations = axe.run(seen.page).response["violations"]
+    assert [(found["id"], found["nodes"][0]["html"][:200]) for found in violations] == []
+
+
+def test_the_tab_key_alone_reaches_every_link_button_field_fold_and_chart(visit):
+    seen = visit("healthy")
+    seen.draw_all()
+    targets = """() => [...document.querySelectorAll("a[href], button:not(:disabled), input, summary, .slot.linked")]
+        .filter((one) => one.checkVisibility()).length"""
+    reached = set()
+    for _ in range(KEYS_FROM_TOP):
+        seen.page.keyboard.press("Tab")
+        number = seen.page.evaluate(
+            """() => {
+                const one = document.activeElement;
+                if (one === document.body) return null;
+                if (!one.matches("a[href], button, input, summary, .slot.linked")) return -1;
+                return (one.dataset.reached ??= String(++window.reached || (window.reached = 1)));
+            }"""
+        )
+        if number is None:
+            break
+        reached.add(number)
+    assert len(reached - {-1}) == seen.page.evaluate(targets)
