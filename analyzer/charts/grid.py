@@ -58,7 +58,8 @@ def grid(
 ) -> Grid:
     """Columns row, step, value as a grid: the median of each bin, of what is above zero on a logarithmic scale.
 
-    `peaks`: the highest value instead, so that a spike of a single step is still seen. A cell lasts until the next one of its row, as most steps are not probed; but for at most `longest` steps or a bin.
+    `peaks`: the highest value instead, so that a spike of a single step is still seen. A cell lasts until the next one
+    of its row, as most steps are not probed; but for at most `longest` steps or a bin.
     """
     value = pl.col("value")
     drawn = value.filter(value > 0) if log else value
