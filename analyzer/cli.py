@@ -172,6 +172,37 @@ def write_reports(
 
 
 @app.command()
+def nightly(
+    root: Annotated[Path, typer.Argument(metavar="ROOT", show_default=False, help="directory that holds the runs")],
+    site: Annotated[
+        Path, typer.Option("-o", "--output", metavar="SITE", help="directory of the reports; it is made if missing")
+    ],
+    fail_on: Annotated[
+        str | None, typer.Option(metavar="SEVERITY", help="exit as `check` does, by findings of this severity")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("-j", "--jobs", min=1, metavar="N", help="processes; default: one a core")
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Report every run under a directory that changed since the last time, and write an index of all of them.
+
+    Exits 0 when the site was written. With --fail-on: 1 with findings at or above it in any run, 2 if one that has
+    ended could not be judged.
+    """
+    from .config import choose, load
+    from .detectors import DETECTORS
+    from .nightly.site import Night, exit_verdict, make_site, told
+
+    settings = load(config).overridden(fail_on=fail_on)
+    choose(DETECTORS, settings)  # what is wrong with the configuration is told before anything is done
+    with Progress() as progress:
+        summary = make_site(Night(root, site, settings, jobs or cores()), progress.show)
+    emit(told(summary, site))
+    raise typer.Exit(EXIT_CODES[exit_verdict(summary)] if fail_on else 0)
+
+
+@app.command()
 def rule(
     code: Annotated[str | None, typer.Argument(metavar="[CODE]", show_default=False, help="a code or a name")] = None,
     config: Config = None,
@@ -250,6 +281,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         traceback.print_exc()
         complain("this is a defect of glideslope: please report it with the lines above.")
     sys.exit(BAD)
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _rules(config: Path | None, *, fail_on: str | None = None, **codes: Codes) -> Rules:

@@ -20,7 +20,7 @@ def write_page(path: Path, page: str, *, force: bool = False) -> None:
     """Writes an HTML page of ours. Raises GlideslopeError if something else is in its place, unless forced."""
     if path.is_dir():
         raise GlideslopeError(f"{path} is a directory: give the name of a file.")
-    if path.exists() and not force and not _is_ours(path):
+    if path.exists() and not force and not is_ours(path):
         raise GlideslopeError(
             f"{path} exists and was not written by glideslope: name another file with -o, or use --force."
         )
@@ -57,7 +57,7 @@ def link(page: Path, target: Path) -> str | None:
         relative = os.path.relpath(target.absolute(), page.absolute().parent)
     except ValueError:  # another drive
         return None
-    return quote(Path(relative).as_posix(), safe="/")
+    return quote(os.fsencode(Path(relative).as_posix()), safe="/")
 
 
 @contextmanager
@@ -93,7 +93,8 @@ def _replace(path: Path, content: bytes) -> None:
         raise
 
 
-def _is_ours(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
+    """Whether a page was written by glideslope."""
     try:
         with path.open("rb") as file:
             return GENERATOR.encode() in file.read(_HEAD)

@@ -22,13 +22,17 @@ WIDTH, HEIGHT, MARGIN = 240.0, 48.0, 3.0
 
 @dataclass(frozen=True, slots=True)
 class Sparkline:
-    """`path` lies in a box of `WIDTH` x `HEIGHT`; `bad` are places and widths of stretches that are not finite."""
+    """`path` lies in a box of `WIDTH` x `HEIGHT`; `bad` are places and widths of stretches that are not finite.
+
+    `first` and `last` are the finite loss at both ends as words, `end` is the latter as a number.
+    """
 
     path: str
     bad: tuple[tuple[float, float], ...]
     first: str
     last: str
     log: bool
+    end: float | None = None
 
     @property
     def label(self) -> str:
@@ -37,15 +41,15 @@ class Sparkline:
         return f"Loss from {self.first} to {self.last}{odd}"
 
 
-def loss_sparkline(run: Run) -> Sparkline | None:
-    """The loss of a run, binned; None if it recorded none."""
+def loss_sparkline(run: Run, bins: int = BINS) -> Sparkline | None:
+    """The loss of a run, in so many bins; None if it recorded none."""
     if not run.has("steps", "loss"):
         return None
     frame, span = run.frame("steps", "loss"), whole(run)
     log = spreads(frame["loss"])
-    binned = bands(frame, "loss", span, bins=BINS, positive=log)
+    binned = bands(frame, "loss", span, bins=bins, positive=log)
     points = [(_across(step, span), value) for step, value in binned.select("step", "mid").iter_rows()]
-    bad = stretches(binned.filter(pl.col("bad") > 0)["step"], span.width(BINS))
+    bad = stretches(binned.filter(pl.col("bad") > 0)["step"], span.width(bins))
     finite: list[float] = frame["loss"].filter(frame["loss"].is_finite()).to_list()
     return Sparkline(
         path=_path(points, log),
@@ -53,6 +57,7 @@ def loss_sparkline(run: Run) -> Sparkline | None:
         first=number(finite[0] if finite else None, 3),
         last=number(finite[-1] if finite else None, 3),
         log=log,
+        end=finite[-1] if finite else None,
     )
 
 

@@ -327,6 +327,53 @@ def test_export_writes_elsewhere_and_charts(glideslope, run_dir: Path, tmp_path:
     assert [path.name for path in (tmp_path / "new/out/charts").iterdir()] == ["loss.svg"]
 
 
+# nightly
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A run that is fine and one that breaks."""
+    write_run(tmp_path / "root" / "fine", {"loss": [2.0, 1.0, 0.5] * 20})
+    write_run(tmp_path / "root" / "torn" / "breaks", {"loss": [1.0, float("nan"), float("nan")] * 20})
+    return tmp_path / "root"
+
+
+def test_nightly_in_processes_of_its_own(root: Path, tmp_path: Path) -> None:
+    """A process that starts others, as it is used; the rest is tested without them."""
+    (tmp_path / "glideslope.toml").write_text('select = ["NUM001", "RUN001"]\n')
+    command = ("nightly", root, "-o", "site", "--jobs", "2")
+    ended = process(*command, cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == [
+        "site/index.html",
+        "2 runs: 1 failed, 0 not judged, 1 passed; 2 judged anew, 0 unchanged",
+    ]
+    assert (tmp_path / "site" / "runs" / "torn" / "breaks" / "report.html").is_file()
+    again = process(*command, "--fail-on", "error", cwd=tmp_path)
+    assert again.returncode == 1
+    assert "0 judged anew, 2 unchanged" in again.stdout
+
+
+def test_nightly_exits_by_findings_only_if_asked_to(glideslope, root: Path, monkeypatch) -> None:
+    monkeypatch.setattr("analyzer.nightly.site.in_processes", in_this_process)
+    assert glideslope("nightly", root, "-o", "site").code == 0
+    assert glideslope("nightly", root, "-o", "site", "--fail-on", "error").code == 0
+    assert glideslope("nightly", root, "-o", "site", "--fail-on", "warning").code == 1
+    (root / "fine" / "run-a00.json").write_text("{")
+    broken = glideslope("nightly", root, "-o", "site")
+    assert (broken.code, "run-a00.json is truncated or not JSON" in broken.out) == (0, True)
+    assert glideslope("nightly", root, "-o", "site", "--fail-on", "error").code == 2
+
+
+def in_this_process(tasks, settings, jobs):
+    """In place of the pool, with the rules of these tests."""
+    from analyzer.config import choose
+    from analyzer.nightly.work import report_run
+
+    for task in tasks:
+        yield task, report_run(task, choose(analyzer.detectors.DETECTORS, settings))
+
+
 # Bad usage
 
 
@@ -353,6 +400,11 @@ def test_export_writes_elsewhere_and_charts(glideslope, run_dir: Path, tmp_path:
         (["export", "digits", "-o", "digits/run-a00.json"], "run-a00.json cannot be made (File exists)"),
         (["export", "digits", "-o", "digits/steps"], "digits/steps is where the recorder's shards lie"),
         (["info", "gone"], "gone does not exist"),
+        (["nightly", "gone", "-o", "site"], "gone does not exist: give the directory that holds the runs"),
+        (["nightly", "empty", "-o", "site"], "empty holds no run"),
+        (["nightly", "digits/run-a00.json", "-o", "site"], "is a file: give the directory"),
+        (["nightly", "digits", "-o", "site", "--fail-on", "fatal"], "--fail-on should be one of"),
+        (["nightly", "digits", "-o", "digits/run-a00.json"], "digits/run-a00.json cannot be written"),
         (["info", "digits", "--format", "jsn"], 'there is no format "jsn" (did you mean "json"?)'),
         (["rule", "GRD01"], 'there is no rule "GRD01" (GRD has GRD001); `glideslope rule` lists them'),
         (["rule", "LOS999"], 'there is no rule "LOS999" (LOS has LOS001)'),
@@ -382,7 +434,7 @@ def test_help_lists_what_there_is(glideslope) -> None:
     ended = glideslope("-h")
     commands = ended.out.partition("Commands:")[2].split("\n")
     names = [line.split()[0] for line in commands if line.strip()]
-    assert names == ["check", "report", "rule", "info", "export", "demo"]
+    assert names == ["check", "report", "nightly", "rule", "info", "export", "demo"]
     assert ended.code == 0
 
 

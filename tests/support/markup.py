@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-VOID = frozenset({"meta", "link", "br", "hr", "img", "input"})
+VOID = frozenset({"meta", "link", "br", "hr", "img", "input", "wbr"})
 
 
 @dataclass
