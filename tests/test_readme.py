@@ -17,7 +17,7 @@ from analyzer.outputs import OUTPUTS
 from recorder.instruments import PRESETS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-COMMANDS = sorted(set(re.findall(r"glideslope ((?:check|report|info|rule|export|demo)\b[^#`\n]*)", README)))
+COMMANDS = sorted(set(re.findall(r"glideslope ((?:check|report|nightly|info|rule|export|demo)\b[^#`\n]*)", README)))
 
 
 def test_the_training_loop_runs_as_printed(tmp_path, monkeypatch):
