@@ -181,7 +181,7 @@ def test_the_keyboard_reaches_tables_and_charts_of_a_comparison(visit):
     for _ in range(60):
         page.keyboard.press("Tab")
         seen.add(page.evaluate("() => document.activeElement.ariaLabel ?? document.activeElement.textContent"))
-    assert {"Runs", "Where the runs part"} <= seen
+    assert {"Table of runs", "Table of where the runs part"} <= seen
     assert [label for label in seen if label.startswith("Loss of 2 runs")]
 
 
