@@ -58,7 +58,7 @@ class TooMuchRegularisation(Detector):
     name: ClassVar[str] = "too-much-regularisation"
     severity: ClassVar[Severity] = "error"
     requires: ClassVar = {"steps": ("loss",), "layers": ("param_norm",)}
-    explains: ClassVar[tuple[str, ...]] = ("LOS001", "GRD002", "STP001", "STP002", "ACT001", "CUR001")
+    explains: ClassVar[tuple[str, ...]] = ("LOS001", "GRD002", "STP001", "STP002", "ACT001", "CUR001", "GEN001")
 
     learned: float = 0.6
     """Share of the loss of a model that knows nothing."""

@@ -56,7 +56,7 @@ class Wiring(Detector):
     code: ClassVar[str] = "WIR001"
     name: ClassVar[str] = "parameters-not-wired"
     severity: ClassVar[Severity] = "error"
-    explains: ClassVar[tuple[str, ...]] = ("LOS001", "STP002", "GRD002")
+    explains: ClassVar[tuple[str, ...]] = ("LOS001", "STP002", "GRD002", "GRD003")
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """One finding for each kind of gap."""
