@@ -26,6 +26,7 @@ from zoo.heldout import (
     wine,
 )
 from zoo.program import Program
+from zoo.retest import building_loads, digits_resnet, intents, pole_dqn, pulse_denoiser
 from zoo.tuning import (
     bandit_policy,
     blobs_sgd,
@@ -83,6 +84,12 @@ HELDOUT: tuple[Program, ...] = (
     wine.PROGRAM,
 )
 
-RETEST: tuple[Program, ...] = ()
+RETEST: tuple[Program, ...] = (
+    building_loads.PROGRAM,
+    digits_resnet.PROGRAM,
+    intents.PROGRAM,
+    pole_dqn.PROGRAM,
+    pulse_denoiser.PROGRAM,
+)
 
 HALVES: Mapping[str, tuple[Program, ...]] = {"tuning": TUNING, "heldout": HELDOUT, "retest": RETEST}
