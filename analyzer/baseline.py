@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from .findings import Baseline, Finding, Gone, RunResult
-from .precedence import tree
+from .precedence import every
 
 Place = tuple[str, str | None]
 """Where a rule fired: its code, and a tensor, or None for the run as a whole."""
@@ -21,7 +21,7 @@ def against(result: RunResult, baseline: RunResult) -> RunResult:
 
     A finding is new if any of its places is: one more layer is news.
     """
-    before = places(_all(baseline.findings))
+    before = places(every(baseline.findings))
     return replace(
         result,
         findings=tuple(_marked(finding, before) for finding in result.findings),
@@ -29,7 +29,7 @@ def against(result: RunResult, baseline: RunResult) -> RunResult:
             run=baseline.run,
             verdict=baseline.verdict,
             gone=tuple(_gone(result, baseline)),
-            unjudged=tuple(code for code in _judged(result) if code not in _judged(baseline)),
+            unjudged=tuple(code for code in result.judged_by if code not in baseline.judged_by),
         ),
     )
 
@@ -41,15 +41,9 @@ def places(findings: Iterable[Finding]) -> frozenset[Place]:
 
 def changes(result: RunResult) -> dict[str, int]:
     """How many findings, folded ones included, are new and known, and how many of the baseline's are gone."""
-    marks = [finding.change for finding in _all(result.findings)]
+    marks = [finding.change for finding in every(result.findings)]
     gone = [item for item in result.baseline.gone if not item.reason] if result.baseline else []
     return {"new": marks.count("new"), "known": marks.count("known"), "gone": len(gone)}
-
-
-def _all(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings and all that is folded under them."""
-    for finding in findings:
-        yield from tree(finding)
 
 
 def _places(finding: Finding) -> tuple[Place, ...]:
@@ -69,10 +63,10 @@ def _marked(finding: Finding, before: frozenset[Place]) -> Finding:
 
 def _gone(result: RunResult, baseline: RunResult) -> Iterator[Gone]:
     """What the baseline had and this run has not, in the baseline's order."""
-    now = places(_all(result.findings))
-    silent = {state.code: state.reason for state in result.detectors if state.state not in ("passed", "fired")}
+    now = places(every(result.findings))
+    silent = {state.code: state.reason for state in result.detectors if not state.judged}
     ran = {state.code for state in result.detectors}
-    for finding in _all(baseline.findings):
+    for finding in every(baseline.findings):
         missing = [tensor for code, tensor in _places(finding) if (code, tensor) not in now]
         if missing:
             yield Gone(
@@ -83,8 +77,3 @@ def _gone(result: RunResult, baseline: RunResult) -> Iterator[Gone]:
                 tensors=tuple(tensor for tensor in missing if tensor is not None),
                 reason=silent.get(finding.code, "") if finding.code in ran else "the rule was not applied",
             )
-
-
-def _judged(result: RunResult) -> tuple[str, ...]:
-    """The codes of the rules that judged."""
-    return tuple(state.code for state in result.detectors if state.state in ("passed", "fired"))

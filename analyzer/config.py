@@ -22,11 +22,13 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from .detectors.base import Detector
 from .errors import ConfigError
 from .findings import SEVERITIES, Severity
+
+T = TypeVar("T")
 
 _LISTS = ("select", "ignore", "require")
 _KEYS = (*_LISTS, "fail-on", "rules")
@@ -148,6 +150,13 @@ def hint(word: str, known: Iterable[str]) -> str:
     by_upper = {item.upper(): item for item in known}
     close = get_close_matches(word.upper(), by_upper, n=1, cutoff=0.5)
     return f' (did you mean "{by_upper[close[0]]}"?)' if close else ""
+
+
+def of_name(noun: str, name: str, known: Mapping[str, T]) -> T:
+    """What stands under a name that a user gave. Raises ConfigError, with a close match, if nothing does."""
+    if name not in known:
+        raise ConfigError(f'there is no {noun} "{name}"{hint(name, known)}; there are {", ".join(known)}.')
+    return known[name]
 
 
 def _toml(path: Path) -> dict[str, Any]:

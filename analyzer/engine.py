@@ -16,7 +16,7 @@ from .config import Rules, Settings, choose
 from .detectors import DETECTORS
 from .detectors.base import Detector
 from .findings import SEVERITIES, DetectorState, Finding, NotApplicable, Result, RunResult, Severity, Verdict, fails
-from .precedence import fold, tree
+from .precedence import every, fold
 from .run import Run
 from .wording import listed
 
@@ -111,13 +111,13 @@ def _regraded(finding: Finding, detector: Detector, severities: Mapping[str, Sev
 
 def _fails(findings: Iterable[Finding], rules: Rules) -> bool:
     """Whether any finding fails the check, folded ones alike: a cause that is a note excuses no error."""
-    return any(fails(item, rules.fail_on, new_only=rules.new_only) for root in findings for item in tree(root))
+    return any(fails(item, rules.fail_on, new_only=rules.new_only) for item in every(findings))
 
 
 def _obstacle(run: Run, states: Sequence[DetectorState], rules: Rules) -> str:
     """Why the absence of findings is not a pass, as a clause; "" if it is one."""
     about_training = {detector.code for detector in rules.detectors if detector.about_training}
-    judged = {state.code for state in states if state.state in ("passed", "fired")}
+    judged = {state.code for state in states if state.judged}
     crashed = [state.code for state in states if state.state == "failed"]
     if crashed:
         return f"{listed(crashed)} failed to judge"

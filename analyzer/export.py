@@ -16,9 +16,9 @@ import polars as pl
 from recorder import schema
 
 from .charts import CHARTS
-from .config import hint
+from .config import of_name
 from .derived import DERIVED
-from .errors import ConfigError, GlideslopeError
+from .errors import GlideslopeError
 from .files import whole_file, write_text
 from .page.standalone import drawings
 from .run import Run
@@ -62,10 +62,7 @@ def export(
 
 def writer(form: str) -> Callable[[pl.LazyFrame, Path], None]:
     """What writes a table in a form. Raises ConfigError, with a close match, if there is no such form."""
-    forms = {"csv": _write_csv, "parquet": _write_parquet}
-    if form not in forms:
-        raise ConfigError(f'there is no format "{form}"{hint(form, forms)}; there are {", ".join(forms)}.')
-    return forms[form]
+    return of_name("format", form, {"csv": _write_csv, "parquet": _write_parquet})
 
 
 def dictionary(form: str) -> str:

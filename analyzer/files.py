@@ -57,7 +57,12 @@ def link(page: Path, target: Path) -> str | None:
         relative = os.path.relpath(target.absolute(), page.absolute().parent)
     except ValueError:  # another drive
         return None
-    return quote(os.fsencode(Path(relative).as_posix()), safe="/")
+    return quoted(Path(relative).as_posix())
+
+
+def quoted(path: str) -> str:
+    """A path as a link; names that are no Unicode too."""
+    return quote(os.fsencode(path), safe="/")
 
 
 @contextmanager

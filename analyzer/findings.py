@@ -90,6 +90,11 @@ class DetectorState:
     state: State
     reason: str = ""
 
+    @property
+    def judged(self) -> bool:
+        """Whether the rule could tell: it found something, or that there is nothing."""
+        return self.state in ("passed", "fired")
+
 
 @dataclass(frozen=True, slots=True)
 class Gone:
@@ -135,6 +140,11 @@ class RunResult:
     failure: str | None = None
     reason: str = ""
     baseline: Baseline | None = None
+
+    @property
+    def judged_by(self) -> tuple[str, ...]:
+        """The codes of the rules that could tell."""
+        return tuple(state.code for state in self.detectors if state.judged)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from .config import hint
-from .errors import ConfigError
+from .config import of_name
 from .facts import facts
 from .run import Run
 from .wording import count, duration, listed, percent, plain, plural, step_range, visible
@@ -17,10 +16,7 @@ Facts = Mapping[str, Any]
 
 def rendering(name: str) -> Callable[[Run], str]:
     """How to write the facts: `text` or `json`. Raises ConfigError, with a close match, for anything else."""
-    forms = {"text": describe, "json": as_json}
-    if name not in forms:
-        raise ConfigError(f'there is no format "{name}"{hint(name, forms)}; there are {", ".join(forms)}.')
-    return forms[name]
+    return of_name("format", name, {"text": describe, "json": as_json})
 
 
 def as_json(run: Run) -> str:

@@ -32,6 +32,12 @@ def tree(finding: Finding) -> Iterator[Finding]:
         yield from tree(symptom)
 
 
+def every(roots: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings and all that is folded under them."""
+    for root in roots:
+        yield from tree(root)
+
+
 def _rank(finding: Finding) -> tuple[int, float, float, str]:
     """Severity, then confidence, then the first step."""
     first = float("inf") if finding.first_step is None else finding.first_step

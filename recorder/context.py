@@ -50,11 +50,6 @@ class Context:
     began: float = field(default_factory=time.perf_counter)
     _told: set[tuple[object, ...]] = field(default_factory=set)
 
-    def name_of(self, tensor: Tensor) -> str | None:
-        """Name of a parameter tensor, None for any other tensor."""
-        position = self.tensors.position_of.get(id(tensor))
-        return None if position is None else self.tensors.names[position]
-
     def event(self, kind: str, message: str, **detail: Any) -> None:
         """Add a row to `events`; 0-d tensors in the detail stay on the device until the next drain."""
         elapsed = time.perf_counter() - self.began

@@ -83,7 +83,7 @@ class Missing:
 class Chart:
     """A chart of the report. Kinds of charts live one to a file; `charts/__init__.py` lists every chart.
 
-    A chart that is drawn like others is a declaration in the table of their kind: `quantities.py`, `layer_heatmaps.py`.
+    A chart that is drawn like others is a declaration in the table of their kind: `quantities.py`, `heatmaps.py`.
     """
 
     name: str

@@ -25,7 +25,7 @@ from ..findings import Finding, RunResult
 from ..outputs.html import render_report
 from ..page.sparkline import loss_sparkline
 from ..page.verdict import verdict_of
-from ..precedence import tree
+from ..precedence import every
 from ..run import Run, open_run
 from .summary import Entry, Mark
 
@@ -130,7 +130,7 @@ def _unmarked(finding: Finding) -> Finding:
 
 def _judged(task: Task, run: Run, result: RunResult) -> Entry:
     verdict, line = verdict_of(result), loss_sparkline(run, bins=BINS)
-    findings = [item for root in result.findings for item in tree(root)]
+    findings = list(every(result.findings))
     compared = result.baseline
     return Entry(
         run=task.name,
@@ -145,7 +145,7 @@ def _judged(task: Task, run: Run, result: RunResult) -> Entry:
         counts=verdict.counts,
         states=verdict.states,
         findings=_marks(findings),
-        able=tuple(state.code for state in result.detectors if state.state in ("passed", "fired")),
+        able=result.judged_by,
         new=None if compared is None else _marks(item for item in findings if item.change == "new"),
         gone=None
         if compared is None

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..config import hint
-from ..errors import ConfigError
+from ..config import of_name
 from ..findings import Result
 from . import github, json, junit, markdown, text
 from .style import Style
@@ -34,8 +33,4 @@ OUTPUTS: tuple[Output, ...] = (
 
 def named(name: str) -> Output:
     """The output of this name. Raises ConfigError, with a close match, if there is none."""
-    for output in OUTPUTS:
-        if output.name == name:
-            return output
-    names = [output.name for output in OUTPUTS]
-    raise ConfigError(f'there is no format "{name}"{hint(name, names)}; there are {", ".join(names)}.')
+    return of_name("format", name, {output.name: output for output in OUTPUTS})

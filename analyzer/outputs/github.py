@@ -13,7 +13,7 @@ from ..findings import SEVERITIES, Finding, Result, RunResult, Severity
 from ..wording import plain, step_range, visible
 from .markdown import render as render_markdown
 from .style import Style
-from .words import VERDICTS, change_words, level, summary, symptoms
+from .words import VERDICTS, change_words, level, silence, summary, symptoms
 
 Level = Literal["error", "warning", "notice"]
 
@@ -54,12 +54,11 @@ def _hidden(levels: list[Level]) -> Iterator[str]:
 def _run(run: RunResult, result: Result) -> Iterator[tuple[Level, str, str]]:
     """Level, title and message of the annotations of a run."""
     name = visible(run.run)
-    crashed = [state for state in run.detectors if state.state == "failed"]
-    if run.verdict == "not-judged" and not crashed:
-        why = " ".join(run.problems) if run.status == "unreadable" else f"{run.reason}: this is not a pass."
+    if why := silence(run):
         yield "error", f"{name} was not judged", visible(why)
-    for state in crashed:
-        yield "error", f"{state.code} {state.name} failed to judge {name}", visible(state.reason)
+    for state in run.detectors:
+        if state.state == "failed":
+            yield "error", f"{state.code} {state.name} failed to judge {name}", visible(state.reason)
     for finding in run.findings:
         where = step_range(finding.first_step, finding.last_step)
         title = [f"{finding.code} {visible(finding.name)} in {name}", where, change_words(finding)]

@@ -22,6 +22,7 @@ from ..page.sparkline import loss_sparkline
 from ..page.specs import script_json
 from ..page.still import Stills
 from ..page.verdict import verdict_of
+from ..precedence import every
 from ..templates import javascript, render
 
 if TYPE_CHECKING:
@@ -115,7 +116,4 @@ INSTRUMENTS: tuple[tuple[Section, str, str], ...] = (
 
 def _named(findings: Iterable[Finding]) -> tuple[str, ...]:
     """The tensors that findings and their symptoms speak of."""
-    names: list[str] = []
-    for finding in findings:
-        names += [*finding.tensors, *_named(finding.explains)]
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(name for finding in every(findings) for name in finding.tensors))

@@ -11,12 +11,12 @@ import xml.etree.ElementTree as ET
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from ..findings import DetectorState, Finding, Gone, Result, RunResult, fails
-from ..precedence import tree
+from ..findings import DetectorState, Finding, Result, RunResult, fails
+from ..precedence import every
 from ..wording import plain, visible, xml_text
 from .style import Style
 from .text import finding_lines
-from .words import missing
+from .words import absent, missing, silence
 
 COUNTED = ("tests", "failures", "errors", "skipped")
 _TAGS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -35,25 +35,21 @@ def render(result: Result, _style: Style) -> str:
 
 def _suite(run: RunResult, result: Result) -> ET.Element:
     found = defaultdict(list)
-    for root in run.findings:
-        for finding in tree(root):
-            found[finding.code].append(finding)
+    for finding in every(run.findings):
+        found[finding.code].append(finding)
     cases = [_case(run, state, found, result) for state in run.detectors]
-    if run.verdict == "not-judged" and not any(state.state == "failed" for state in run.detectors):
-        cases.insert(0, _unjudged(run))
+    if why := silence(run):
+        cases.insert(0, _unjudged(run, why))
     counts = {name: sum(case.find(tag) is not None for case in cases) for name, tag in _TAGS.items()}
     numbers = {name: str(amount) for name, amount in ({"tests": len(cases)} | counts).items()}
     suite = ET.Element("testsuite", {"name": _line(run.run)} | numbers | _NO_TIME)
     suite.extend(cases)
     if run.baseline and run.baseline.gone:
-        _told(suite, "system-out", [f"{_how(item)}: {visible(missing(item))}" for item in run.baseline.gone])
+        lines = [f"{words}: {visible(missing(item))}" for words, items in absent(run.baseline) for item in items]
+        _told(suite, "system-out", lines)
     if run.problems:
         _told(suite, "system-err", [visible(problem) for problem in run.problems])
     return suite
-
-
-def _how(item: Gone) -> str:
-    return "not judged this time" if item.reason else "gone"
 
 
 _NO_TIME = {"time": "0"}
@@ -87,9 +83,8 @@ def _fired(case: ET.Element, findings: list[Finding], result: Result) -> None:
         _told(case, "system-out", _lines(mild))
 
 
-def _unjudged(run: RunResult) -> ET.Element:
+def _unjudged(run: RunResult, why: str) -> ET.Element:
     case = _new_case(run, "judged at all")
-    why = " ".join(run.problems) if run.status == "unreadable" else f"{run.reason}: this is not a pass"
     ET.SubElement(case, "error", {"message": _line(why), "type": "not-judged"})
     return case
 

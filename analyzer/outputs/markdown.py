@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..findings import Baseline, Finding, Result, RunResult, Severity, State, Verdict
+from ..findings import Baseline, Finding, Result, RunResult, Severity, Verdict
 from ..wording import count, listed, number, percent, plain, sentence, step_range, visible
 from .style import Style
-from .words import STATES, change_words, how_it_went, missing, state_words, states_of, summary, symptoms
+from .words import STATES, absent, change_words, how_it_went, missing, state_words, states_of, summary, symptoms
 
 NAMES = 8
 """Names of tensors that a finding tells; the report has all."""
@@ -110,13 +110,9 @@ def _where(finding: Finding) -> Iterator[str]:
 
 def _against(baseline: Baseline) -> Iterator[str]:
     """What the baseline had and the run has not, and where the baseline is no measure."""
-    for title, items in (
-        ("Gone", [item for item in baseline.gone if not item.reason]),
-        ("Not judged this time", [item for item in baseline.gone if item.reason]),
-    ):
-        if items:
-            yield f"#### {title}, found in {code(baseline.run)}"
-            yield "\n".join(f"- {escaped(missing(item))}" for item in items)
+    for words, items in absent(baseline):
+        yield f"#### {_capitalized(words)}, found in {code(baseline.run)}"
+        yield "\n".join(f"- {escaped(missing(item))}" for item in items)
     if baseline.unjudged:
         codes = ", ".join(code(name) for name in baseline.unjudged)
         yield f"Could not judge {code(baseline.run)}, so that what they find is new: {codes}"
@@ -154,15 +150,13 @@ def _states(run: RunResult) -> str:
     rows = [
         (f"{code(item.code)} {escaped(sentence(item.name))}", state_words(item.state), escaped(item.reason))
         for item in sorted(run.detectors, key=lambda item: item.state != "failed")
-        if item.state in _SILENT
+        if not item.judged
     ]
-    rest = ((state, [code(item.code) for item in run.detectors if item.state == state]) for state in STATES)
-    lines = [f"{_capitalized(state)}: {', '.join(codes)}" for state, codes in rest if codes and state not in _SILENT]
+    rest = (
+        (state, [code(item.code) for item in run.detectors if item.judged and item.state == state]) for state in STATES
+    )
+    lines = [f"{_capitalized(state)}: {', '.join(codes)}" for state, codes in rest if codes]
     return "\n\n".join([*lines, *([_table(("Rule", "State", "Why"), rows)] if rows else [])])
-
-
-_SILENT: tuple[State, ...] = ("not-applicable", "failed")
-"""States in which a rule did not judge."""
 
 
 def _folded(title: str, body: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ..findings import Baseline, Finding, Result, RunResult, Verdict
 from ..wording import plain, step_range, visible
 from .style import Style
-from .words import VERDICTS, change_words, how_it_went, missing, state_words, states_of, summary, symptoms
+from .words import VERDICTS, absent, change_words, how_it_went, missing, state_words, states_of, summary, symptoms
 
 _VERDICT_COLORS: dict[Verdict, str] = {"pass": "green", "fail": "red", "not-judged": "yellow"}
 _COLORS = {"error": "red", "warning": "yellow", "note": "blue"}
@@ -61,19 +61,15 @@ def _run(run: RunResult, style: Style) -> Iterator[str]:
 
 def _against(baseline: Baseline, style: Style) -> Iterator[str]:
     """What the baseline had and the run has not, and where the baseline is no measure."""
-    for title, gone in (
-        ("gone", [item for item in baseline.gone if not item.reason]),
-        ("not judged this time", [item for item in baseline.gone if item.reason]),
-    ):
-        if gone:
-            yield ""
-            yield f"  {style.paint(title, bold=True)}, found in {visible(baseline.run)}"
-        for item in gone:
+    for words, items in absent(baseline):
+        yield ""
+        yield f"  {style.paint(words, bold=True)}, found in {visible(baseline.run)}"
+        for item in items:
             yield from _item("-", visible(missing(item)), style, indent=4)
     if baseline.unjudged:
         yield ""
-        words = f"Could not judge {baseline.run}, so that what they find is new: {', '.join(baseline.unjudged)}."
-        yield from _item("", visible(words), style, indent=2)
+        sentence = f"Could not judge {baseline.run}, so that what they find is new: {', '.join(baseline.unjudged)}."
+        yield from _item("", visible(sentence), style, indent=2)
 
 
 def _verdict(verdict: Verdict, style: Style) -> str:
@@ -108,6 +104,6 @@ def _item(bullet: str, sentence: str, style: Style, indent: int) -> list[str]:
 def _rules(run: RunResult, style: Style) -> Iterator[str]:
     yield f"  rules: {states_of(run)}"
     for state in run.detectors:
-        if state.state in ("not-applicable", "failed"):
+        if not state.judged:
             sentence = f"{state.code} {state.name} {state_words(state.state)}: {visible(state.reason)}"
             yield from _item("-", sentence, style, indent=4)

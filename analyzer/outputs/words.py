@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ..baseline import changes
-from ..findings import SEVERITIES, Finding, Gone, Result, RunResult, Severity, State, Verdict, fails
+from ..findings import SEVERITIES, Baseline, Finding, Gone, Result, RunResult, Severity, State, Verdict, fails
 from ..precedence import tree
 from ..wording import count, listed, plural, visible
 
@@ -54,6 +54,20 @@ def change_words(finding: Finding) -> str:
     return (finding.change or "") + (f" in {visible(listed(some))}" if some else "")
 
 
+def absent(baseline: Baseline) -> Iterator[tuple[str, list[Gone]]]:
+    """What the baseline had and the run has not, under the words for it; no words where there is nothing."""
+    gone = [item for item in baseline.gone if not item.reason]
+    untold = [item for item in baseline.gone if item.reason]
+    yield from ((words, items) for words, items in (("gone", gone), ("not judged this time", untold)) if items)
+
+
+def silence(run: RunResult) -> str:
+    """Why a run was not judged, as a sentence; "" for one that was, or where rules that crashed say it themselves."""
+    if run.verdict != "not-judged" or any(state.state == "failed" for state in run.detectors):
+        return ""
+    return " ".join(run.problems) if run.status == "unreadable" else f"{run.reason}: this is not a pass."
+
+
 def missing(item: Gone) -> str:
     """A finding of the baseline in a sentence, with the reason if it could not be looked for."""
     where = f" in {listed(item.tensors)}" if item.tensors else ""
@@ -87,8 +101,8 @@ def _compared(result: Result) -> str:
 def _unjudged(result: Result) -> str:
     """How many runs and rules could not judge, where some could not: what was not judged is not a pass."""
     runs = sum(run.verdict == "not-judged" for run in result.runs)
-    states = [state.state for run in result.runs for state in run.detectors]
-    silent = sum(state in ("not-applicable", "failed") for state in states)
+    states = [state for run in result.runs for state in run.detectors]
+    silent = sum(not state.judged for state in states)
     parts = [f"{count(silent)} of {plural(len(states), 'rule')} could not judge"] if silent else []
     if runs and len(result.runs) > 1:
         parts.insert(0, f"{plural(runs, 'run')} not judged")

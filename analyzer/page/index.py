@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from .. import wording
+from ..files import quoted
 from ..templates import render
 from .card import ENDINGS
 from .sparkline import Sparkline, loss_sparkline
@@ -84,17 +83,6 @@ def index_entry(run: Run, result: RunResult, report: str) -> IndexEntry:
         href=quoted(report),
         started=run.manifest.started or "",
     )
-
-
-def quoted(path: str) -> str:
-    """A path as a link; names that are no Unicode too."""
-    return quote(os.fsencode(path), safe="/")
-
-
-def unreadable_entry(name: str, result: RunResult) -> IndexEntry:
-    """The row of a run that could not be opened; the result's problems say why."""
-    problem = " ".join(result.problems)
-    return IndexEntry(name, verdict_of(result), "", "", 0, "Unreadable", None, None, problem)
 
 
 def render_index(

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from ..files import quoted
 from ..wording import count, listed, plural
 from .card import ENDINGS
-from .index import IndexEntry, Since, quoted, render_index
+from .index import IndexEntry, Since, render_index
 from .verdict import WORDS, VerdictView
 
 if TYPE_CHECKING:

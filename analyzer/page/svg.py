@@ -27,7 +27,7 @@ LOCALE: dict[str, Any] = {
     "currency": ["", ""],
     "minus": "\u2212",
 }
-"""How numbers are written, as `report.js` does."""
+"""How numbers are written, as `charts.js` does."""
 
 MANY = 100
 """Cells from which on those of nearly the same colour are written together."""

@@ -142,7 +142,7 @@ def test_a_run_that_nothing_judged_is_not_all_green() -> None:
     mute = RunResult("r", "completed", 9, "not-judged", (), states, reason="no rule could judge it")
     root = junit(combine([mute, unreadable("gone", "gone does not exist")], "error"))
     messages = [error.attrib["message"] for error in root.iter("error")]
-    assert messages == ["no rule could judge it: this is not a pass", "gone does not exist"]
+    assert messages == ["no rule could judge it: this is not a pass.", "gone does not exist"]
 
 
 @pytest.mark.parametrize("hostile", [*HOSTILE, "\x0b", "\ufffe", "]]>", "&lt;"])

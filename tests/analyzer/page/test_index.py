@@ -8,7 +8,8 @@ from support.pages import bare_run, finding, full_run, hostile_finding, hostile_
 from analyzer.engine import TOOL, unreadable
 from analyzer.files import GENERATOR
 from analyzer.findings import RunResult
-from analyzer.page.index import index_entry, render_index, unreadable_entry
+from analyzer.page.index import IndexEntry, index_entry, render_index
+from analyzer.page.verdict import verdict_of
 from analyzer.templates import template_folder
 
 SCRIPT = {" ".join((template_folder() / "index.js").read_text().split())}
@@ -25,9 +26,10 @@ def rows(page):
 
 def test_runs_that_need_attention_come_first_and_each_row_says_why(tmp_path):
     healthy, faulty, bare = full_run(tmp_path, name="healthy"), full_run(tmp_path, name="faulty"), bare_run(tmp_path)
+    lost = unreadable("lost", "lost/run-a00.json is cut off: copy it again.")
     page = index(
         index_entry(healthy, judged(healthy), "healthy/report.html"),
-        unreadable_entry("lost", unreadable("lost", "lost/run-a00.json is cut off: copy it again.")),
+        IndexEntry("lost", verdict_of(lost), "", "", 0, "Unreadable", None, None, problem=lost.problems[0]),
         index_entry(faulty, judged(faulty, finding()), "faulty/report.html"),
         index_entry(bare, RunResult(bare.path, bare.status, 3, "not-judged", (), ()), "bare/report.html"),
     )
