@@ -132,6 +132,7 @@ def _statements(
 ) -> Iterator[str]:
     """What to know first: what was changed, where it shows, what came of it, and what makes that doubtful."""
     changed = [item for item in differing if item.group != SURROUNDINGS]
+    changed = [item for item in changed if not is_seed((item.group, item.name))] or changed
     changed = list({(item.name, item.values): item for item in reversed(changed)}.values())[::-1]
     if any(item.name == "lr" for item in changed):
         changed = [item for item in changed if item.name != COURSE]
@@ -159,7 +160,8 @@ def _best(names: Sequence[str], by: Goal, outcomes: Sequence[Outcome]) -> Iterat
     if first.value is None:
         return
     alike = [names[i] for i in order if outcomes[i].value == first.value]
-    tail = f"; the worst {number(last.value)}" if last.value is not None else "; others reached nothing finite"
+    without = sum(item.value is None for item in outcomes)
+    tail = f"; the worst {number(last.value)}" if not without else f"; {plural(without, 'run')} without a finite value"
     verb = "reaches" if len(alike) == 1 else "reach"
     yield (
         f"{listed(alike)} {verb} the {by}, {number(first.value)}{tail}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -20,7 +21,7 @@ Pair = tuple[int, int]
 class Separation:
     """How a measure relates the runs: its earliest parting, and of which two (positions among the runs).
 
-    `repeated`: repetitions of the same settings part in it as well, so that it says nothing of the settings.
+    `repeated`: repetitions of the same settings part in it as early and much alike, so it says nothing of the settings.
     """
 
     measure: Measure
@@ -53,11 +54,23 @@ def _separation(measure: Measure, series: Mapping[tuple[str, int], Series], grou
     if not found:
         return None
     pair, best = min(found, key=lambda item: _rank(item[1]))
-    repeats = (_parted(measure, series, repeated) for repeated in within)
-    early = best.step is not None and any(
-        item.step is not None and best.until is not None and item.step <= best.until for item in repeats
-    )
-    return Separation(measure, best, pair, early)
+    repeats = [_parted(measure, series, repeated) for repeated in within] if best.step is not None else []
+    return Separation(measure, best, pair, any(_as_telling(item, best, measure) for item in repeats))
+
+
+def _as_telling(repeat: Parting, best: Parting, measure: Measure) -> bool:
+    """Whether repetitions part as early as other settings do, and by a third as much."""
+    if repeat.step is None or best.until is None or repeat.step > best.until:
+        return False
+    return 3 * _distance(repeat, measure) > _distance(best, measure)
+
+
+def _distance(item: Parting, measure: Measure) -> float:
+    """How far apart the two are, as the measure is compared."""
+    one, other = item.one or 0.0, item.other or 0.0
+    if not math.isfinite(one) or not math.isfinite(other):
+        return math.inf
+    return abs(math.log(one / other)) if measure.ratios and one > 0 and other > 0 else abs(one - other)
 
 
 def _parted(measure: Measure, series: Mapping[tuple[str, int], Series], pair: Pair) -> Parting:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..wording import count, number
 
 if TYPE_CHECKING:
-    from ..manifest import TensorInfo
+    from ..manifest import GroupInfo, TensorInfo
     from ..run import Run
 
 ABSENT = "\u2013"
@@ -118,17 +118,22 @@ def _is_number(value: Any) -> bool:
 
 
 def _optimizers(run: Run) -> Iterator[tuple[str, Any]]:
-    """Kind, rate at the start and options of each parameter group; `group 1: lr` where there are several."""
-    many = len(run.groups) > 1
-    for i, group in enumerate(run.groups[:40]):
-        start = f"group {i}: " if many else ""
-        yield f"{start}type", group.type or None
-        yield f"{start}lr", group.lr
-        options = {name: value for name, value in group.options.items() if name not in ("lr", "initial_lr")}
-        yield from flat(options, start)
-    if len(run.groups) > 1:
-        yield "groups", len(run.groups)
+    """Kind, rate at the start and options of the parameter groups; those in which the groups differ one by one."""
+    groups = [dict(_group(group)) for group in run.groups[:40]]
+    for name in dict.fromkeys(name for group in groups for name in group):
+        values = [group.get(name) for group in groups]
+        if all(value == values[0] for value in values):
+            yield name, values[0]
+        else:
+            yield from ((f"{name} of group {i}", value) for i, value in enumerate(values))
+    yield "groups", len(run.groups) or None
     yield COURSE, _rates(run)
+
+
+def _group(group: GroupInfo) -> Iterator[tuple[str, Any]]:
+    yield "type", group.type or None
+    yield "lr", group.lr
+    yield from flat({name: value for name, value in group.options.items() if name not in ("lr", "initial_lr")})
 
 
 def _rates(run: Run) -> str | None:

@@ -83,6 +83,12 @@ def test_what_repetitions_do_too_says_nothing_of_the_settings() -> None:
     assert next(first_words(found, ["a", "b", "c"])).startswith("Loss separates a and c first")
 
 
+def test_what_settings_do_far_more_than_repetitions_still_tells() -> None:
+    series = {("start", 0): noisy(0, 0), ("start", 1): noisy(1, 1), ("start", 2): noisy(9, 2)}
+    (found,) = separations([measure("start")], series, [0, 0, 1])
+    assert (found.apart, found.repeated) == (True, False)
+
+
 def test_many_runs_are_compared_with_the_first_of_them() -> None:
     series = {("x", i): noisy(2.0 * (i == 5), i) for i in range(6)}
     (found,) = separations([measure("x")], series, list(range(6)))

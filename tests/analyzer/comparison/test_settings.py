@@ -66,10 +66,15 @@ def test_schedules_that_begin_at_the_same_rate_differ(tmp_path: Path) -> None:
     assert told(one, other) == {("Optimizer", "learning rate over the run"): ("0.1 throughout", "0.1 to 0.01")}
 
 
-def test_parameter_groups_are_told_apart(tmp_path: Path) -> None:
-    groups = [{"optimizer": 0, "type": "SGD", "lr": rate, "options": {}} for rate in (0.1, 0.2)]
+def test_parameter_groups_are_told_apart_only_in_what_they_differ(tmp_path: Path) -> None:
+    groups = [{"optimizer": 0, "type": "SGD", "lr": rate, "options": {"momentum": 0.9}} for rate in (0.1, 0.2)]
     known = told(run(tmp_path / "a", groups=groups), run(tmp_path / "b", groups=groups[:1]))
-    assert known["Optimizer", "group 1: lr"] == ("0.2", "–")
+    assert known == {
+        ("Optimizer", "lr of group 0"): ("0.1", "–"),
+        ("Optimizer", "lr of group 1"): ("0.2", "–"),
+        ("Optimizer", "groups"): ("2", "1"),
+        ("Optimizer", "lr"): ("–", "0.1"),
+    }
 
 
 def test_numbers_are_tunable_and_switches_are_not(tmp_path: Path) -> None:
