@@ -26,7 +26,18 @@ from zoo.heldout import (
     wine,
 )
 from zoo.program import Program
-from zoo.retest import building_loads, digits_resnet, intents, pole_dqn, pulse_denoiser
+from zoo.retest import (
+    building_loads,
+    churn,
+    digits_resnet,
+    grating_mixer,
+    intents,
+    load_forecast,
+    pole_dqn,
+    pulse_denoiser,
+    pulse_vae,
+    two_tower,
+)
 from zoo.tuning import (
     bandit_policy,
     blobs_sgd,
@@ -86,10 +97,15 @@ HELDOUT: tuple[Program, ...] = (
 
 RETEST: tuple[Program, ...] = (
     building_loads.PROGRAM,
+    churn.PROGRAM,
     digits_resnet.PROGRAM,
+    grating_mixer.PROGRAM,
     intents.PROGRAM,
+    load_forecast.PROGRAM,
     pole_dqn.PROGRAM,
     pulse_denoiser.PROGRAM,
+    pulse_vae.PROGRAM,
+    two_tower.PROGRAM,
 )
 
 HALVES: Mapping[str, tuple[Program, ...]] = {"tuning": TUNING, "heldout": HELDOUT, "retest": RETEST}
