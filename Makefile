@@ -39,13 +39,14 @@ coverage-table: $(DEV)  ## rewrite the README's table of models and instruments,
 ZOO ?= zoo-runs
 SEEDS_tuning  := 3
 SEEDS_heldout := 5
+SEEDS_retest  := 5
 scoreboard: $(DEV)  ## record the calibration zoo, judge it, rewrite the README's tables and the rates of the rules (hours)
-	$(MAKE) scoreboard-tuning scoreboard-heldout
+	$(MAKE) scoreboard-tuning scoreboard-heldout scoreboard-retest
 
 scoreboard-%: $(DEV)
-	$(BIN)/python tests/zoo/outcome.py --half $*
-	$(BIN)/python tests/zoo/record.py --half $* --seeds $(SEEDS_$*) -o $(ZOO)/$*
-	$(BIN)/python tests/zoo/scoreboard.py $(ZOO)/$* --half $* --ablation --rivals --write --readme README.md
+	$(BIN)/python tests/zoo/outcome.py --part $*
+	$(BIN)/python tests/zoo/record.py --part $* --seeds $(SEEDS_$*) -o $(ZOO)/$*
+	$(BIN)/python tests/zoo/scoreboard.py $(ZOO)/$* --part $* --ablation --rivals --write --readme README.md
 
 wheel: $(DEV)  ## build the wheel into dist/
 	$(BIN)/python -m build

@@ -1,7 +1,7 @@
-"""The programs of the zoo: those that thresholds are tuned on, and those that test them.
+"""The programs of the zoo, in the parts that they were written for.
 
-No file of `tuning` is used for testing or the other way round, so that figures of the test half say how the rules do
-on programs that nobody looked at while they were made.
+`tuning`: thresholds are tuned on them. `heldout`: kept for a first test, and looked at after it. `retest`: kept for a
+second test, so that its figures say how the rules do on programs that nobody looked at while they were made.
 """
 
 from __future__ import annotations
@@ -108,4 +108,4 @@ RETEST: tuple[Program, ...] = (
     two_tower.PROGRAM,
 )
 
-HALVES: Mapping[str, tuple[Program, ...]] = {"tuning": TUNING, "heldout": HELDOUT, "retest": RETEST}
+PARTS: Mapping[str, tuple[Program, ...]] = {"tuning": TUNING, "heldout": HELDOUT, "retest": RETEST}

@@ -62,30 +62,30 @@ def label(program: Program, variant: Variant, outcomes: Outcomes) -> tuple[str, 
     return ("faulty" if found.shows else "benign"), found
 
 
-def file_of(half: str) -> Path:
-    """Where the outcomes of a half are kept."""
-    return Path(__file__).parent / f"outcomes-{half}.csv"
+def file_of(part: str) -> Path:
+    """Where the outcomes of a part are kept."""
+    return Path(__file__).parent / f"outcomes-{part}.csv"
 
 
-def read_outcomes(half: str) -> dict[tuple[str, str], list[float]]:
+def read_outcomes(part: str) -> dict[tuple[str, str], list[float]]:
     """The outcomes that were measured."""
-    if not file_of(half).exists():
+    if not file_of(part).exists():
         return {}
-    with file_of(half).open(newline="") as file:
+    with file_of(part).open(newline="") as file:
         return {(r["program"], r["variant"]): [float(x) for x in r["outcomes"].split()] for r in csv.DictReader(file)}
 
 
-def read_labels(half: str) -> dict[tuple[str, str], str]:
+def read_labels(part: str) -> dict[tuple[str, str], str]:
     """The labels by program and variant, as the outcomes that were measured give them."""
-    if not file_of(half).exists():
+    if not file_of(part).exists():
         return {}
-    with file_of(half).open(newline="") as file:
+    with file_of(part).open(newline="") as file:
         return {(row["program"], row["variant"]): row["label"] for row in csv.DictReader(file)}
 
 
-def write_outcomes(half: str, programs: Sequence[Program], outcomes: Outcomes) -> None:
+def write_outcomes(part: str, programs: Sequence[Program], outcomes: Outcomes) -> None:
     """Write the outcomes of all variants that have any, as their twins have, with their labels."""
-    with file_of(half).open("w", newline="") as file:
+    with file_of(part).open("w", newline="") as file:
         table = csv.DictWriter(file, FIELDS, lineterminator="\n")
         table.writeheader()
         for program in programs:

@@ -1,8 +1,8 @@
 """Measure what comes of the variants of the zoo, without recording, and label the faulty ones by it.
 
-Writes outcomes-HALF.csv beside this file after each program. With --only, the other lines stay as they are.
+Writes outcomes-PART.csv beside this file after each program. With --only, the other lines stay as they are.
 
-    python tests/zoo/outcome.py [--half tuning] [--seeds 10] [--only PROGRAM[/VARIANT]] ...
+    python tests/zoo/outcome.py [--part tuning] [--seeds 10] [--only PROGRAM[/VARIANT]] ...
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # run as a program, it knows neither the packages nor the zoo
 
-from zoo.catalogue import HALVES  # noqa: E402
+from zoo.catalogue import PARTS  # noqa: E402
 from zoo.labels import file_of, read_labels, read_outcomes, write_outcomes  # noqa: E402
 from zoo.program import unrecorded  # noqa: E402
 from zoo.workers import Ending, Task, carry_out, chosen  # noqa: E402
@@ -31,7 +31,7 @@ def run(task: Task) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what the arguments say. Returns 0, 1 where a healthy run failed, 2 where the arguments make no sense."""
     options = parser().parse_args(arguments)
-    programs = HALVES[options.half]
+    programs = PARTS[options.part]
     try:
         tasks = chosen(programs, options.seeds, options.only)
     except LookupError as error:
@@ -47,9 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         left[ending.task.program.name] -= 1
         if not left[ending.task.program.name]:
-            write_outcomes(options.half, programs, read_outcomes(options.half) | by_variant(endings))
-    labels = list(read_labels(options.half).values())
-    print(f"{file_of(options.half)}: " + ", ".join(f"{labels.count(each)} {each}" for each in sorted(set(labels))))
+            write_outcomes(options.part, programs, read_outcomes(options.part) | by_variant(endings))
+    labels = list(read_labels(options.part).values())
+    print(f"{file_of(options.part)}: " + ", ".join(f"{labels.count(each)} {each}" for each in sorted(set(labels))))
     return 0 if all(ending.sound for ending in endings) else 1
 
 
@@ -65,7 +65,7 @@ def by_variant(endings: Sequence[Ending]) -> dict[tuple[str, str], list[float]]:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser("outcome.py", description="Label the calibration zoo by its outcomes.")
-    made.add_argument("--half", choices=sorted(HALVES), default="tuning")
+    made.add_argument("--part", choices=sorted(PARTS), default="tuning")
     made.add_argument("--seeds", type=int, default=10, help="seeds of each variant (default 10)")
     made.add_argument("--only", action="append", default=[], metavar="PROGRAM[/VARIANT]", help="may be repeated")
     made.add_argument("--jobs", type=int, default=2, help="runs at a time (default 2)")

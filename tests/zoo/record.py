@@ -1,8 +1,8 @@
-"""Record the zoo: every variant and seed of a half, into DIR/PROGRAM/VARIANT/seed-N, with a file seed-N.json beside it.
+"""Record the zoo: every variant and seed of a part, into DIR/PROGRAM/VARIANT/seed-N, with a file seed-N.json beside it.
 
 What is recorded already is left as it is. A run shows up in its place once it is over, whatever became of it.
 
-    python tests/zoo/record.py --half tuning --seeds 5 --preset full -o DIR [--only PROGRAM[/VARIANT]] ...
+    python tests/zoo/record.py --part tuning --seeds 5 --preset full -o DIR [--only PROGRAM[/VARIANT]] ...
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # run as a program, it knows neither the packages nor the zoo
 
-from zoo.catalogue import HALVES  # noqa: E402
+from zoo.catalogue import PARTS  # noqa: E402
 from zoo.workers import Ending, Task, carry_out, chosen  # noqa: E402
 
 from recorder import Recorder  # noqa: E402
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     workshops = options.output / f".recording-{os.getpid()}"
     recording = Recording(options.output, options.preset, options.every, workshops)
     try:
-        tasks = chosen(HALVES[options.half], options.seeds, options.only)
+        tasks = chosen(PARTS[options.part], options.seeds, options.only)
     except LookupError as error:
         print(f"record.py: {error.args[0]}", file=sys.stderr)
         return 2
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser("record.py", description="Record the calibration zoo.")
-    made.add_argument("--half", choices=sorted(HALVES), default="tuning")
+    made.add_argument("--part", choices=sorted(PARTS), default="tuning")
     made.add_argument("--seeds", type=int, default=5, help="record seeds 0 to SEEDS - 1 of each variant (default 5)")
     made.add_argument("--preset", choices=sorted(PRESETS), default="full")
     made.add_argument("--every", type=int, default=16, help="steps between probes (default 16)")

@@ -1,7 +1,7 @@
 """Judge the recorded runs of the zoo, and print how well: recall, the cause named first, wrong names, false alarms.
 
-python tests/zoo/record.py --half tuning -o DIR
-python tests/zoo/scoreboard.py DIR [--half tuning] [--jobs 2] [--select CODES] [--json FILE]
+python tests/zoo/record.py --part tuning -o DIR
+python tests/zoo/scoreboard.py DIR [--part tuning] [--jobs 2] [--select CODES] [--json FILE]
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def contenders(select: Sequence[str], ablation: bool, rivals: bool) -> Mapping[s
     return {OURS: ours(select)} | (arms() if ablation else {}) | (dict(RIVALS) if rivals else {})
 
 
-def cases_of(half: str) -> dict[tuple[str, str], Case]:
-    """What is true of the variants of a half. Without measured outcomes, what was meant stands for what is."""
-    from zoo.catalogue import HALVES  # imports torch, which the workers, who import this file as well, do without
+def cases_of(part: str) -> dict[tuple[str, str], Case]:
+    """What is true of the variants of a part. Without measured outcomes, what was meant stands for what is."""
+    from zoo.catalogue import PARTS  # imports torch, which the workers, who import this file as well, do without
     from zoo.labels import read_labels
     from zoo.program import KINDS
 
-    labels = read_labels(half)
+    labels = read_labels(part)
     cases = {}
-    for program in HALVES[half]:
+    for program in PARTS[part]:
         twins = {variant.twin for variant in program.variants}
         for variant in program.variants:
             label = labels.get((program.name, variant.name), "healthy" if variant.fault is None else "faulty")
@@ -93,10 +93,10 @@ def report(judgements: Sequence[Judgement], cases: Cases) -> str:
     return "\n\n".join(f"## {title}\n\n{text}" for title, text in parts.items())
 
 
-def write_calibration(half: str, counts: Sequence[RuleCount]) -> None:
-    """Put what was measured where the pages of the rules find it; the other half stays as it is."""
+def write_calibration(part: str, counts: Sequence[RuleCount]) -> None:
+    """Put what was measured where the pages of the rules find it; the other parts stay as it is."""
     content = json.loads(FILE.read_text()) if FILE.exists() else {}
-    content[half] = {
+    content[part] = {
         item.code: {
             "healthy": item.healthy,
             **{f"{severity}s": number for severity, number in item.alarms.items()},
@@ -114,12 +114,12 @@ def write_calibration(half: str, counts: Sequence[RuleCount]) -> None:
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def between_markers(text: str, half: str, content: str) -> str:
-    """The text with the content in place of what stands between the markers of a half.
+def between_markers(text: str, part: str, content: str) -> str:
+    """The text with the content in place of what stands between the markers of a part.
 
     Raises LookupError, with what to do, where there are none.
     """
-    start, end = f"<!-- scoreboard {half} -->", f"<!-- end of scoreboard {half} -->"
+    start, end = f"<!-- scoreboard {part} -->", f"<!-- end of scoreboard {part} -->"
     before, found, rest = text.partition(start)
     _, closed, after = rest.partition(end)
     if not (found and closed):
@@ -130,7 +130,7 @@ def between_markers(text: str, half: str, content: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge what the arguments say. Returns 0, 2 where the arguments make no sense."""
     options = parser().parse_args(arguments)
-    cases = cases_of(options.half)
+    cases = cases_of(options.part)
     where = chosen(places(options.directory), cases, options.only)
     if not where:
         print(f"scoreboard.py: {options.directory} holds no such runs: record them with record.py.", file=sys.stderr)
@@ -140,15 +140,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.readme is not None:
         table = tables.short(totals(judgements, cases))
         try:
-            options.readme.write_text(between_markers(options.readme.read_text(), options.half, table))
+            options.readme.write_text(between_markers(options.readme.read_text(), options.part, table))
         except LookupError as error:
             print(f"scoreboard.py: {options.readme}: {error.args[0]}", file=sys.stderr)
             return 2
     if options.write:
-        write_calibration(options.half, by_rule(CODES, [j for j in judgements if j.contender == OURS], cases))
+        write_calibration(options.part, by_rule(CODES, [j for j in judgements if j.contender == OURS], cases))
     if options.json is not None:
         roles = {"/".join(key): {"role": case.role, "kinds": case.kinds} for key, case in cases.items()}
-        content = {"half": options.half, "cases": roles, "judgements": [item.plain() for item in judgements]}
+        content = {"part": options.part, "cases": roles, "judgements": [item.plain() for item in judgements]}
         options.json.write_text(json.dumps(content, indent=1))
     return 0
 
@@ -157,7 +157,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser("scoreboard.py", description="How well the rules judge the calibration zoo.")
     made.add_argument("directory", type=Path, metavar="DIR", help="what record.py wrote")
-    made.add_argument("--half", choices=("tuning", "heldout", "retest"), default="tuning")
+    made.add_argument("--part", choices=("tuning", "heldout", "retest"), default="tuning")
     made.add_argument("--only", action="append", default=[], metavar="PROGRAM[/VARIANT]", help="may be repeated")
     made.add_argument("--select", action="append", default=[], metavar="CODE", help="only these of our rules")
     made.add_argument("--ablation", action="store_true", help="also our rules with instruments left out")

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 from zoo import record as record_command
-from zoo.catalogue import HALVES, HELDOUT, TUNING
+from zoo.catalogue import PARTS, TUNING
 from zoo.labels import Harm, harm, label, read_outcomes
 from zoo.program import EXEMPT, KINDS, Program, Unrecorded, Variant
 
@@ -20,7 +20,7 @@ from analyzer.detectors import DETECTORS
 from analyzer.run import open_run
 from recorder import Recorder
 
-PROGRAMS = [*TUNING, *HELDOUT]
+PROGRAMS = [program for programs in PARTS.values() for program in programs]
 VARIANTS = [pytest.param(p, v, id=f"{p.name}/{v.name}") for p in PROGRAMS for v in p.variants]
 
 
@@ -46,11 +46,11 @@ class ShortRecorder(Recorder):
         return super().step()
 
 
-@pytest.mark.parametrize("half", HALVES)
-def test_every_program_is_listed(half):
-    files = (Path(__file__).parent / half).glob("*.py")
-    written = [importlib.import_module(f"zoo.{half}.{file.stem}").PROGRAM.name for file in files]
-    assert sorted(written) == sorted(program.name for program in HALVES[half])
+@pytest.mark.parametrize("part", PARTS)
+def test_every_program_is_listed(part):
+    files = (Path(__file__).parent / part).glob("*.py")
+    written = [importlib.import_module(f"zoo.{part}.{file.stem}").PROGRAM.name for file in files]
+    assert sorted(written) == sorted(program.name for program in PARTS[part])
 
 
 def test_names_are_unique_and_make_directories():
@@ -70,15 +70,15 @@ def test_what_is_faulty_has_a_known_kind_and_a_healthy_twin(program, variant):
         assert program.variant(variant.twin).fault is None
 
 
-@pytest.mark.parametrize("half", [half for half, programs in HALVES.items() if programs])
-def test_there_is_enough_to_judge_by(half):
-    variants = [variant for program in HALVES[half] for variant in program.variants]
+@pytest.mark.parametrize("part", [part for part, programs in PARTS.items() if programs])
+def test_there_is_enough_to_judge_by(part):
+    variants = [variant for program in PARTS[part] for variant in program.variants]
     faults = [variant.fault for variant in variants if variant.fault is not None]
     assert len(faults) >= 20
     assert len(variants) - len(faults) >= 15
 
 
-def test_the_tuning_half_has_most_kinds():
+def test_the_tuning_part_has_most_kinds():
     assert len({variant.fault for program in TUNING for variant in program.variants} - {None}) >= 25
 
 
@@ -102,10 +102,10 @@ def test_a_few_steps_are_recorded(program, tmp_path):
     assert run.has("layers", "grad_norm")
 
 
-@pytest.mark.parametrize("half", [half for half, programs in HALVES.items() if programs])
-def test_measured_outcomes_are_of_variants_and_of_ten_seeds(half):
-    named = {(program.name, variant.name) for program in HALVES[half] for variant in program.variants}
-    outcomes = read_outcomes(half)
+@pytest.mark.parametrize("part", [part for part, programs in PARTS.items() if programs])
+def test_measured_outcomes_are_of_variants_and_of_ten_seeds(part):
+    named = {(program.name, variant.name) for program in PARTS[part] for variant in program.variants}
+    outcomes = read_outcomes(part)
     assert set(outcomes) == named
     assert {len(values) for values in outcomes.values()} == {10}
 
@@ -166,7 +166,7 @@ TOY = Program(
 def toy(monkeypatch):
     def make(*variants: Variant) -> None:
         programs = (Program("toy", train_toy, variants),)
-        monkeypatch.setattr(record_command, "HALVES", {"tuning": programs})
+        monkeypatch.setattr(record_command, "PARTS", {"tuning": programs})
 
     make(*TOY.variants)
     return make
