@@ -13,7 +13,7 @@ import polars as pl
 from .base import Key
 from .binning import Span, finite, nonfinite, portions
 from .marks import SHORT_NUMBER, STEPS, log_ticks, over
-from .theme import ALARM, SERIES, ZERO
+from .theme import INK, SERIES, ZERO
 
 COLUMNS = 100
 """Most bins of steps."""
@@ -23,7 +23,7 @@ SHORT = "length(datum.label) > 27 ? '\u2026' + slice(datum.label, length(datum.l
 OVERLAP = 0.6
 """Pixels by which a cell reaches under the next one: a canvas leaves hairlines between neighbours."""
 
-FLAGS = {"exactly zero": ZERO, "negative": SERIES[1], "not finite": ALARM}
+FLAGS = {"exactly zero": ZERO, "negative": SERIES[1], "not finite": INK}
 """Kinds of cells beside those with a value, and their colours."""
 
 

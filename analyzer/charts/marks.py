@@ -71,7 +71,7 @@ class Axes:
 
 SHORT_NUMBER = (
     "datum.value !== 0 && (abs(datum.value) < 1e-3 || abs(datum.value) >= 1e6)"
-    " ? replace(format(datum.value, '.3~e'), 'e+', 'e') : format(datum.value, ',.4~r')"
+    " ? replace(replace(format(datum.value, '.3~e'), 'e+', 'e'), 'e-', 'e\u2212') : format(datum.value, ',.4~r')"
 )
 """How an axis writes its values, as `wording.number` does: 1e-7, 0.025, 12 500."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ..absence import why_absent
-from ..wording import number
+from ..wording import number, percent
 from .base import Chart, Figure, Missing
 from .over_steps import Style, over_steps
 
@@ -23,7 +23,7 @@ class Sharpness(Chart):
     name = "sharpness"
     title = "Sharpness against the learning rate"
     section = "curvature"
-    shows = ("steps.hess_max_ev",)
+    shows = ("steps.hess_max_ev", "steps.hess_max_ev_residual")
 
     def draw(self, run: Run) -> Figure | Missing:
         if not run.has("steps", "hess_max_ev"):
@@ -63,5 +63,6 @@ def _momentum(run: Run) -> float | None:
 
 def _residual(frame: pl.DataFrame) -> str:
     """How exactly the eigenvalues are known."""
-    residual = frame.select((pl.col("hess_max_ev_residual") / pl.col("hess_max_ev").abs()).median()).item()
-    return f"Known to within {number(100 * residual, 2)} % (median)." if isinstance(residual, float) else ""
+    share = frame.select(pl.col("hess_max_ev_residual") / pl.col("hess_max_ev").abs()).to_series()
+    residual = share.filter(share.is_finite()).median()
+    return f"Known to within {percent(residual)} (median)." if isinstance(residual, float) else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+INK = "var(--ink)"
 MUTED = "var(--muted)"
 GRID = "var(--grid)"
 ALARM = "var(--error)"

@@ -76,7 +76,7 @@ def _groups(run: Run) -> Table:
             group.type,
             number(group.lr),
             str(held.count(i)),
-            ", ".join(f"{name} {value}" for name, value in group.options.items()),
+            ", ".join(f"{name} {_option(value)}" for name, value in group.options.items() if _says(value)),
         )
         for i, group in enumerate(run.groups[:40])
     )
@@ -87,6 +87,15 @@ def _groups(run: Run) -> Table:
         rows,
         f"{rest} more." if rest else "",
     )
+
+
+def _says(value: Any) -> bool:
+    """Whether an option is chosen: a switch that is off, or nothing, is not worth a word."""
+    return value is not None and value is not False
+
+
+def _option(value: Any) -> str:
+    return "on" if value is True else str(value)
 
 
 def _instruments(run: Run) -> Table:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from support.visits import ALL_DRAWN, PAGES
+from support.pages import finding, judged, long_run
+from support.visits import ALL_DRAWN, PAGES, watched
+
+from analyzer.engine import TOOL
+from analyzer.findings import ChartRef
+from analyzer.outputs.html import render_report
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -22,6 +27,21 @@ def test_every_chart_is_drawn_with_finite_numbers_and_the_page_asks_for_nothing(
     assert all(amount > 1 for amount in seen.page.eval_on_selector_all(".slot svg", marks))
     labels = seen.page.eval_on_selector_all(".slot[aria-label], .slot [aria-label]", "all => all.map(e => e.ariaLabel)")
     assert len([label for label in labels if "step" in label]) >= len(seen.states())
+
+
+def test_a_million_steps_are_a_page_like_any_other_and_a_spike_of_one_step_is_on_it(chromium, tmp_path):
+    run = long_run(tmp_path)
+    page = tmp_path / "long.html"
+    page.write_text(render_report(run, judged(run, finding(chart=ChartRef("steps", "loss"))), tool=TOOL))
+    assert page.stat().st_size < 1.5e6
+    seen = watched(chromium.new_page())
+    seen.page.goto(page.as_uri())
+    seen.draw_all()
+    assert seen.messages == []
+    labels = seen.page.locator("#chart-loss .role-axis-label text").all_text_contents()
+    assert "800\u202f000" in labels
+    assert "99 (step 333\u202f333)" in seen.page.locator("#chart-loss .slot").get_attribute("aria-label")
+    seen.page.close()
 
 
 @pytest.mark.parametrize("name", [*PAGES, "index"])

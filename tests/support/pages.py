@@ -130,6 +130,26 @@ def one_step_run(path: Path) -> Run:
     return full_run(path, 1, name="one-step")
 
 
+def long_run(path: Path, steps: int = 1_000_000, every: int = 16) -> Run:
+    """A run of a million steps with a loss of 99 at one of them, and two tensors."""
+    rng = np.random.default_rng(0)
+    loss = 0.1 + np.exp(-np.arange(steps) / (steps / 5)) * np.exp(0.1 * rng.standard_normal(steps))
+    loss[steps // 3] = 99.0
+    probes = np.repeat(np.arange(0, steps, every), 2)
+    columns = {
+        "loss": loss,
+        "grad_norm": np.exp(rng.standard_normal(steps)),
+        "time": 0.01 * np.arange(steps),
+        "duration": np.full(steps, 0.01),
+        "batch_size": np.full(steps, 64),
+    }
+    names = ["0.weight", "0.bias"]
+    tensors = names * (len(probes) // 2)
+    layers = {"step": probes, "tensor": tensors, "grad_norm": np.exp(rng.standard_normal(len(probes)))}
+    write_run(path / "long", columns, layers, manifest={"tensors": tensor_entries(names)})
+    return open_run(path / "long")
+
+
 def bare_run(path: Path) -> Run:
     """A run that was killed, with the loss and nothing else: no tensor, no layer, no alpha, no optimizer."""
     manifest = {
