@@ -39,7 +39,7 @@ coverage-table: $(DEV)  ## rewrite the README's table of models and instruments,
 ZOO ?= zoo-runs
 SEEDS_tuning  := 3
 SEEDS_heldout := 5
-SEEDS_retest  := 5
+SEEDS_retest  := 3
 scoreboard: $(DEV)  ## record the calibration zoo, judge it, rewrite the README's tables and the rates of the rules (hours)
 	$(MAKE) scoreboard-tuning scoreboard-heldout scoreboard-retest
 
