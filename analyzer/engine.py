@@ -54,7 +54,7 @@ def judge_run(run: Run, rules: Rules, baseline: RunResult | None = None) -> RunR
         status=run.status,
         steps=run.step_count,
         verdict="pass",
-        findings=fold(found, explains),
+        findings=tuple(_trusted(finding) for finding in fold(found, explains)),
         detectors=states,
         problems=run.problems,
         failure=run.failure,
@@ -81,12 +81,18 @@ def _apply(detector: Detector, run: Run) -> tuple[DetectorState, tuple[Finding, 
         reason = "; ".join(dict.fromkeys(_unmet(detector, run)))
         if reason:
             return DetectorState(code, name, "not-applicable", reason), ()
-        findings = tuple(replace(f, confidence=calibrated(code, f.confidence)) for f in detector.detect(run))
+        findings = tuple(detector.detect(run))
     except NotApplicable as reason:
         return DetectorState(code, name, "not-applicable", str(reason)), ()
     except (Exception, pl.exceptions.PanicException) as error:
         return DetectorState(code, name, "failed", f"{type(error).__name__}: {error}".rstrip(": ")), ()
     return DetectorState(code, name, "fired" if findings else "passed"), findings
+
+
+def _trusted(finding: Finding) -> Finding:
+    """The finding and its symptoms with measured confidences; what rules state by themselves has put them in order."""
+    symptoms = tuple(_trusted(symptom) for symptom in finding.explains)
+    return replace(finding, confidence=calibrated(finding.code, finding.confidence), explains=symptoms)
 
 
 def _unmet(detector: Detector, run: Run) -> Iterator[str]:

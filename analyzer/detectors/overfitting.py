@@ -141,7 +141,7 @@ class Overfitting(Detector):
         return Finding(
             code=self.code,
             name=self.name,
-            severity=self.severity,
+            severity=self.severity if worse else "note",
             message=f"{title} got worse {change}, while the training loss fell on to {number(course.train_end.value)}."
             if worse
             else f"{title} has stood at {number(end)} for {percent(course.since_gain)} of the run,"

@@ -13,7 +13,7 @@ from ..depth import of_weights
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import Mean, batch_mean, scalar
 from ..pace import fallen
-from ..progress import Progress, adversarial, losses, measured, uninformed
+from ..progress import Progress, adversarial, losses, measured, uninformed, weighted
 from ..run import Run
 from ..starts import wide_start
 from ..validation import metrics
@@ -264,7 +264,7 @@ def _decoupled(kind: str, options: Mapping[str, Any]) -> bool:
 def _over_validation(run: Run) -> float:
     """The last training loss over the last validation loss, if significantly above it; 1 if not, or if not logged."""
     logged = next((metric for metric in metrics(run) if metric.is_loss), None)
-    if logged is None or logged.values.height < 4:
+    if logged is None or logged.values.height < 4 or weighted(run):  # weights give the two other units
         return 1.0
     series = losses(run)["loss"]
     train = batch_mean(series.tail(max(20, series.len() // 5)))

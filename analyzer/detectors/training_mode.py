@@ -47,7 +47,7 @@ class TrainingMode(Detector):
     name: ClassVar[str] = "trains-in-evaluation-mode"
     severity: ClassVar[Severity] = "error"
     requires: ClassVar = {"steps": ("training_share",)}
-    explains: ClassVar[tuple[str, ...]] = ("LOS001", "NUM001")
+    explains: ClassVar[tuple[str, ...]] = ("LOS001", "NUM001", "STP001", "GRD001", "GRD002", "ACT001")
 
     persistence: float = 0.9
     """Share of the probes."""

@@ -27,7 +27,8 @@ class _Fit:
     """Predictions beside targets. `low`, `high`, `range`: of all targets. `first`: largest magnitude of the first
     predictions. `way`: step from which on the middle of the predictions is near that of the targets, None if never.
     `off`: distance of the middles at the end, `spread`: of the predictions at the end, both over the range of the
-    targets. `growing`: whether that spread still grows."""
+    targets. `growing`: whether that spread still grows, `moving`: whether the range of the targets does,
+    as of a model that learns from its own predictions."""
 
     low: float
     high: float
@@ -36,6 +37,7 @@ class _Fit:
     off: float
     spread: float
     growing: bool
+    moving: bool
 
     @property
     def size(self) -> float:
@@ -49,7 +51,7 @@ class UnnormalisedTargets(Detector):
 
     ## What it does
     Asks for two witnesses, for losses of the kind of the squared error. *The targets:* their largest magnitude is above
-    10, and five times that of the first predictions. *The training:* at the end the middle of the predictions is still
+    20, and five times that of the first predictions. *The training:* at the end the middle of the predictions is still
     away from that of the targets by a quarter of their range; or it took more than a tenth of the run to get there; or
     the spread of the predictions is below half of the range, and still grows; or the loss was thrown off for good; or
     a step among the first ten was larger than the weights themselves, and less than 95 % of the loss was learned away.
@@ -64,7 +66,7 @@ class UnnormalisedTargets(Detector):
     the bias of the last layer to the mean, or predict the logarithm.
 
     ## Options
-    - `size` (10, magnitude of the targets): a guess. Standardised targets stay below 5.
+    - `size` (20, magnitude of the targets): standardised targets stay below 5, those with outliers below 13.
     - `factor` (5, times the first predictions).
     - `off` (0.25, share of the range of the targets).
     - `share` (0.1, share of the run): calibrated, standardised targets are reached within the first steps.
@@ -83,7 +85,7 @@ class UnnormalisedTargets(Detector):
         "ACT001", "ACT002", "CUR001",
     )  # fmt: skip
 
-    size: float = 10.0
+    size: float = 20.0
     """Magnitude of the targets."""
     factor: float = 5.0
     """Magnitude of the targets over that of the first predictions."""
@@ -110,6 +112,8 @@ class UnnormalisedTargets(Detector):
             raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
         if fit.size <= self.size or fit.size <= self.factor * fit.first:
             return
+        if fit.moving:
+            raise NotApplicable("the range of the targets grows: they are made by a model, and cannot be scaled once")
         damage = harm(run, progress, phase) if progress and phase else None
         outcome = self._outcome(run, fit, damage, broke)
         if not outcome and progress and progress.learned < 0.95:
@@ -183,6 +187,7 @@ def _fit(run: Run, near: float) -> _Fit | None:
     quarter = max(1, table.height // 4)
     end, before = table.tail(quarter), table.slice(quarter, quarter)
     spread = scalar(end["spread"].median())
+    reach = frame.select(pl.max_horizontal(pl.col("target_min").abs(), pl.col("target_max").abs())).to_series()
     return _Fit(
         low=low,
         high=high,
@@ -191,6 +196,7 @@ def _fit(run: Run, near: float) -> _Fit | None:
         off=scalar(end["off"].median()),
         spread=spread,
         growing=spread > 1.2 * scalar(before["spread"].median()),
+        moving=scalar(reach.tail(quarter).median()) > 2 * scalar(reach.head(quarter).median()),
     )
 
 

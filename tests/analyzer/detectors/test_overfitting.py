@@ -46,6 +46,7 @@ def test_an_accuracy_that_turns(tmp_path: Path) -> None:
 
 def test_a_gap_that_stands(tmp_path: Path) -> None:
     (finding,) = found(RULE, course(lambda share: max(0.6, CHANCE * (1 - 3 * share)), noise=0.01), tmp_path)
+    assert finding.severity == "note"
     assert "has stood at" in finding.message
 
 

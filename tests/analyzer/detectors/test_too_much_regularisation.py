@@ -66,6 +66,15 @@ def test_one_batch_must_be_fitted_whole(tmp_path: Path, mode: str, *, fires: boo
     assert bool(found(RULE, Training(loss=falling(300, floor=0.3 * CHANCE), manifest=manifest), tmp_path)) is fires
 
 
+def test_a_weighted_loss_is_not_compared_with_that_of_validation(tmp_path: Path) -> None:
+    call = loss_input()
+    call["detail"] |= {"weighted": True}
+    weighted = Training(
+        loss=STUCK, metrics=validated(lambda share: 0.9, noise=0.01), manifest=dropping(), events=(call,)
+    )
+    assert found(RULE, weighted, tmp_path) == []
+
+
 @pytest.mark.parametrize(("share", "fires"), [(0.9, True), (0.5, False)])
 def test_dropout_without_validation(tmp_path: Path, share: float, *, fires: bool) -> None:
     manifest = {"modules": [{"name": "drop", "type": "Dropout", "dropout": share}]}

@@ -55,6 +55,14 @@ def test_predictions_that_took_long(tmp_path: Path) -> None:
     assert "took until" in finding.message
 
 
+def test_targets_that_a_model_makes_for_itself_are_not_meant(tmp_path: Path) -> None:
+    """Those of a value function grow with what is predicted."""
+    made = training(lambda step: step / 20, lambda step: 1.0 + step / 10, (0.0, 1.0))
+    columns = dict(made.steps) | {"target_max": [1.0 + step / 5 for step in range(300)]}
+    with pytest.raises(NotApplicable, match="range of the targets grows"):
+        found(RULE, made.but(steps=columns), tmp_path)
+
+
 def test_a_spread_that_still_grows(tmp_path: Path) -> None:
     """Targets without an offset."""
     growing = training(lambda step: 0.0, lambda step: 0.1 + step / 10, (-150.0, 150.0))
