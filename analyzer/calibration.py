@@ -1,7 +1,7 @@
 """How often each rule was right and wrong on the calibration zoo, as measured: `calibration.json` beside this file.
 
-Programs of the part "tuning" were looked at while the rules were made; those of the part "heldout" were judged blind
-once, and looked at after that; those of the part "retest" were judged blind, by the rules as they are.
+Programs of the part "tuning" were looked at while the rules were made; those of the parts "heldout" and "retest" were
+judged blind once, one after the other, and looked at after that.
 `tests/zoo/scoreboard.py --write` makes the file.
 """
 
@@ -24,14 +24,14 @@ PRIOR = 10
 """Runs that the confidence a rule states by itself is worth."""
 PARTS: Mapping[str, str] = MappingProxyType(
     {
-        "retest": "on programs kept for the test",
-        "heldout": "on programs that an earlier test looked at",
+        "retest": "on programs of the second test",
+        "heldout": "on programs of the first test",
         "tuning": "on the programs it was tuned on",
     }
 )
 """The parts of the zoo, the more telling first, with what they are."""
 SEEN = ("heldout", "tuning")
-"""Those that confidences are taken from, so that the test tells how far they can be trusted."""
+"""Those that confidences are taken from; the second test tells how far they can be trusted."""
 
 
 @dataclass(frozen=True, slots=True)

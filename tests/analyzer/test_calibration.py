@@ -52,7 +52,7 @@ def test_what_was_held_out_is_told_first(content: dict[str, dict[str, dict[str, 
     content["retest"] = {"GRD001": ROW | {"healthy": 0}}
     calibration.FILE.write_text(json.dumps(content))
     first, second = sentences("GRD001")
-    assert first.startswith("Measured on programs kept for the test: false alarms not measured; fired in 11 of 12")
+    assert first.startswith("Measured on programs of the second test: false alarms not measured; fired in 11 of 12")
     assert second.startswith("Measured on the programs it was tuned on: 3 alarms")
 
 

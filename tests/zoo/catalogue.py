@@ -1,7 +1,7 @@
 """The programs of the zoo, in the parts that they were written for.
 
-`tuning`: thresholds are tuned on them. `heldout`: kept for a first test, and looked at after it. `retest`: kept for a
-second test, so that its figures say how the rules do on programs that nobody looked at while they were made.
+`tuning`: thresholds are tuned on them. `heldout` and `retest`: kept for a first and a second test, judged blind once,
+and looked at after that. The next test needs programs of its own.
 """
 
 from __future__ import annotations
