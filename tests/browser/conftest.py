@@ -58,3 +58,14 @@ def visit(chromium, files):
     yield open_page
     for context in contexts:
         context.close()
+
+
+@pytest.fixture(scope="session")
+def axe():
+    try:
+        from axe_playwright_python.sync_playwright import Axe
+    except ImportError:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip("axe-playwright-python is not installed")
+    return Axe()

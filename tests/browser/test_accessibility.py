@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from support.visits import PAGES
 
 KEYS_FROM_TOP = 400
 """More presses of the tab key than a page has places to go to."""
-
-
-@pytest.fixture(scope="session")
-def axe():
-    try:
-        from axe_playwright_python.sync_playwright import Axe
-    except ImportError:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip("axe-playwright-python is not installed")
-    return Axe()
 
 
 @pytest.mark.parametrize(

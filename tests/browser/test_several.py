@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import browser
 from support.pages import bare_run, finding, full_run, hostile_finding, hostile_run, judged, nan_run, one_step_run
+from support.visits import Visit, watched
 
 from analyzer.baseline import against
 from analyzer.engine import TOOL
@@ -20,19 +19,7 @@ from analyzer.outputs.html import render_report
 from analyzer.page.nightly import render_site
 from analyzer.page.sparkline import loss_sparkline
 
-ALL_DRAWN = "() => [...document.querySelectorAll('[data-chart]')].every((slot) => slot.dataset.state === 'drawn')"
 SHOWN = "() => [...document.querySelectorAll('.index tbody tr:not([hidden]) th')].map((cell) => cell.dataset.sort)"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    reason = browser.why_absent()
-    if reason and os.environ.get("CI"):
-        pytest.fail(f"the pages cannot be tested: {reason}")
-    if reason:
-        pytest.skip(reason)
-    with browser.chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -110,37 +97,31 @@ def night(run) -> Summary:
 def visit(chromium, files):
     contexts = []
 
-    def open_page(name: str, *, width: int = 1280, theme: str = "light", script: bool = True):
+    def open_page(name: str, *, width: int = 1280, theme: str = "light", script: bool = True) -> Visit:
         context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=theme, java_script_enabled=script
+            viewport={"width": width, "height": 900},
+            color_scheme=theme,
+            java_script_enabled=script,
+            reduced_motion="reduce",
         )
+        context.set_default_timeout(120_000)  # others may keep the machine busy
         contexts.append(context)
-        page = context.new_page()
-        page.said, page.asked = [], []
-        page.on("request", lambda request: page.asked.append(request.url))
-        page.on("console", lambda message: page.said.append(message.text))
-        page.on("pageerror", lambda error: page.said.append(str(error)))
-        page.on("dialog", lambda dialog: page.said.append(dialog.message))
-        page.goto(files[name].as_uri())
-        return page
+        seen = watched(context.new_page())
+        seen.page.goto(files[name].as_uri())
+        return seen
 
     yield open_page
     for context in contexts:
         context.close()
 
 
-def draw_all(page) -> None:
-    page.evaluate("() => charts.drawAll()")
-    page.wait_for_function(ALL_DRAWN)
-
-
 @pytest.mark.parametrize("name", ["comparison", "odd", "baseline"])
 def test_every_chart_is_drawn_and_nothing_is_asked_for_or_said(visit, name):
-    page = visit(name)
-    page.evaluate("() => document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
-    draw_all(page)
-    assert page.said == []
-    assert [url for url in page.asked if not url.startswith("data:")] == [page.url]
+    seen = visit(name)
+    seen.draw_all()
+    page = seen.page
+    assert seen.messages == []
+    assert [url for url in seen.requests if not url.startswith("data:")] == [page.url]
     drawn = page.eval_on_selector_all(".slot svg", "all => all.map((one) => one.outerHTML)")
     assert len(drawn) > 3
     assert not [svg for svg in drawn if re.search(r"NaN|Infinity|undefined", svg)]
@@ -150,18 +131,27 @@ def test_every_chart_is_drawn_and_nothing_is_asked_for_or_said(visit, name):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["comparison", "odd", "index"])
 def test_nothing_sticks_out_on_a_phone(visit, name, theme):
-    page = visit(name, width=390, theme=theme)
-    if name != "index":
-        draw_all(page)
+    seen = visit(name, width=390, theme=theme)
+    seen.draw_all()
+    page = seen.page
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     beyond = "!one.closest('.scroll') && one.getBoundingClientRect().right > innerWidth + 1"
     wide = f"all => all.filter((one) => {beyond}).length"
     assert page.eval_on_selector_all(".slot svg, h1, h2, h3, nav a, td, th, select, input", wide) == 0
 
 
+@pytest.mark.parametrize(("name", "theme"), [("comparison", "dark"), ("baseline", "light"), ("index", "light")])
+def test_axe_finds_no_violation(visit, axe, name, theme):
+    seen = visit(name, theme=theme)
+    seen.draw_all()
+    violations = axe.run(seen.page).response["violations"]
+    assert [(found["id"], found["nodes"][0]["html"][:200]) for found in violations] == []
+
+
 def test_the_curves_of_all_runs_are_read_at_once(visit):
-    page = visit("comparison")
-    draw_all(page)
+    seen = visit("comparison")
+    seen.draw_all()
+    page = seen.page
     slot = page.locator("#curves .slot").nth(1)
     slot.scroll_into_view_if_needed()
     slot.hover(position={"x": 250, "y": 60})
@@ -172,22 +162,23 @@ def test_the_curves_of_all_runs_are_read_at_once(visit):
 
 
 def test_the_keyboard_reaches_tables_and_charts_of_a_comparison(visit):
-    page = visit("comparison")
-    draw_all(page)
+    seen = visit("comparison")
+    seen.draw_all()
+    page = seen.page
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     assert page.evaluate("() => document.activeElement.id") == "runs"
-    seen = set()
+    reached = set()
     for _ in range(60):
         page.keyboard.press("Tab")
-        seen.add(page.evaluate("() => document.activeElement.ariaLabel ?? document.activeElement.textContent"))
-    assert {"Table of runs", "Table of where the runs part"} <= seen
-    assert [label for label in seen if label.startswith("Loss of 2 runs")]
+        reached.add(page.evaluate("() => document.activeElement.ariaLabel ?? document.activeElement.textContent"))
+    assert {"Table of runs", "Table of where the runs part"} <= reached
+    assert [label for label in reached if label.startswith("Loss of 2 runs")]
 
 
 def test_the_index_sorts_by_every_column_in_both_directions(visit):
-    page = visit("index")
-    assert page.said == []
+    seen = visit("index")
+    page = seen.page
     first = page.evaluate(SHOWN)
     assert first[:2] == ["group-0/run-0", "group-0/run-15"]
     page.get_by_role("button", name="Run", exact=True).click()
@@ -203,10 +194,12 @@ def test_the_index_sorts_by_every_column_in_both_directions(visit):
         assert page.evaluate(SHOWN)[0] == ("going" if descending else "group-0/run-0")
     page.get_by_role("button", name="Change").click()
     assert page.evaluate(SHOWN)[0] == "group-1/run-10"
+    assert seen.messages == []
 
 
 def test_the_index_filters_by_words_and_by_what_became_of_a_run(visit):
-    page = visit("index")
+    seen = visit("index")
+    page = seen.page
     count = page.locator(".toolbar output")
     assert count.inner_text() == "30 runs"
     page.get_by_role("searchbox").fill("GROUP-1 stp001")
@@ -218,11 +211,11 @@ def test_the_index_filters_by_words_and_by_what_became_of_a_run(visit):
         assert page.evaluate(SHOWN) == runs
     page.get_by_role("searchbox").fill("nothing like it")
     assert page.get_by_text("No run is like that.").is_visible()
-    assert page.said == []
+    assert seen.messages == []
 
 
 def test_the_index_works_by_keyboard_alone(visit):
-    page = visit("index")
+    page = visit("index").page
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     for _ in range(9):
@@ -236,14 +229,14 @@ def test_the_index_works_by_keyboard_alone(visit):
 
 
 def test_a_phone_sorts_by_a_list(visit):
-    page = visit("index", width=390)
+    page = visit("index", width=390).page
     assert not page.locator(".index thead").is_visible()
     page.get_by_label("Sort by").select_option(label="Steps, descending")
     assert page.evaluate(SHOWN)[0] == "torn"
 
 
 def test_without_script_the_index_is_a_plain_table(visit):
-    page = visit("index", script=False)
+    page = visit("index", script=False).page
     assert not page.locator(".toolbar").is_visible()
     assert page.locator(".index tbody tr").count() == 30
     assert page.get_by_role("link", name="group-0/run-0").get_attribute("href") == "runs/0/report.html"
