@@ -40,13 +40,14 @@ ZOO ?= zoo-runs
 SEEDS_tuning  := 3
 SEEDS_heldout := 5
 SEEDS_retest  := 3
+OTHERS_retest := --ablation --rivals
 scoreboard: $(DEV)  ## record the calibration zoo, judge it, rewrite the README's tables and the rates of the rules (hours)
 	$(MAKE) scoreboard-tuning scoreboard-heldout scoreboard-retest
 
 scoreboard-%: $(DEV)
 	$(BIN)/python tests/zoo/outcome.py --part $*
 	$(BIN)/python tests/zoo/record.py --part $* --seeds $(SEEDS_$*) -o $(ZOO)/$*
-	$(BIN)/python tests/zoo/scoreboard.py $(ZOO)/$* --part $* --ablation --rivals --write --readme README.md
+	$(BIN)/python tests/zoo/scoreboard.py $(ZOO)/$* --part $* $(OTHERS_$*) --write --readme README.md
 
 wheel: $(DEV)  ## build the wheel into dist/
 	$(BIN)/python -m build
