@@ -22,7 +22,7 @@ demo: $(DEMO)  ## record real trainings, healthy and faulty, and write a report 
 	@$(BIN)/glideslope demo $(DIR)
 
 test: lint  ## ruff, mypy and the tests
-	OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --dist loadfile $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --dist loadfile $(ARGS)
 
 lint: $(DEV)  ## ruff and mypy only
 	$(BIN)/ruff check .

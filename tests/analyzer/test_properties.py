@@ -42,6 +42,8 @@ SAME_UNIT = ("overfits", "validated", "noise at a floor")
 
 names = st.sampled_from(sorted(TRAININGS))
 factors = st.floats(-3, 3).map(lambda power: 10.0**power)
+changes_of_unit = st.one_of(st.floats(-3, -0.5), st.floats(0.5, 3)).map(lambda power: 10.0**power)
+"""A smaller factor cannot be told from first predictions that are a little off."""
 few = settings(max_examples=10, deadline=None)
 
 
@@ -69,7 +71,7 @@ def test_faulty_trainings_do_not(name: str) -> None:
 
 
 @few
-@given(name=names.filter(lambda name: name not in SAME_UNIT), factor=factors)
+@given(name=names.filter(lambda name: name not in SAME_UNIT), factor=changes_of_unit)
 def test_scaling_the_loss(name: str, factor: float) -> None:
     unchanged(name, loss_scale=factor)
 
