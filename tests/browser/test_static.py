@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 
 import pytest
-from support import browser
 from support.pages import bare_run, finding, full_run, hostile_finding, hostile_run, judged, nan_run, one_step_run
 
 from analyzer.charts import CHARTS
@@ -29,17 +27,6 @@ PAGES = {
     "bare": (bare_run, ()),
     "hostile": (hostile_run, (hostile_finding(),)),
 }
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    reason = browser.why_absent()
-    if reason and os.environ.get("CI"):
-        pytest.fail(f"the report cannot be tested: {reason}")
-    if reason:
-        pytest.skip(reason)
-    with browser.chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
