@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,12 +15,11 @@ from recorder import __version__
 
 from .console import Progress, complain, emit, prepare
 from .errors import GlideslopeError, RunError
-from .remote import is_uri
 
 if TYPE_CHECKING:
     from .config import Rules
-    from .findings import Result, RunResult, Verdict
-    from .outputs import Output
+    from .findings import RunResult, Verdict
+    from .outputs.html import Judged
     from .run import Run
 
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "not-judged": 2}
@@ -93,6 +91,7 @@ def check(
     """
     from .engine import combine
     from .outputs import named
+    from .reporting import deliver, write_report
 
     form = named(format)
     if report is not None and len(runs) > 1:
@@ -110,9 +109,9 @@ def check(
     result = combine(results, rules.fail_on, new_only=new_only)
     code = EXIT_CODES[result.verdict]
     try:
-        _deliver(result, form, output)
+        deliver(result, form, output)
         if report is not None and opened is not None:
-            _write_report(opened, results[0], report, baseline=measure)
+            write_report((opened, results[0]), report, baseline=measure)
     except GlideslopeError as error:  # what was found still counts
         complain(str(error))
         code = code or BAD
@@ -142,31 +141,32 @@ def write_reports(
     config: Config = None,
 ) -> None:
     """Write the report of each run, and of several their comparison: HTML files that work offline."""
+    from .reporting import Pictures, beside, judged, write_comparison, write_report
+
     if all_charts and not static:
         raise GlideslopeError("--all-charts is for --static: without it the report has every chart.")
     if static and output is not None and len(runs) > 1:
         raise GlideslopeError("-o names the comparison of several runs, which --static does not have: leave one out.")
-    pictures: Literal["key", "all"] | None = ("all" if all_charts else "key") if static else None
+    pictures: Pictures | None = ("all" if all_charts else "key") if static else None
     rules = _rules(config)
     if baseline is not None and len(runs) > 1:
         raise GlideslopeError("--baseline is for one run; several runs are compared with each other without it.")
     with Progress() as progress:
         measure = _judged_baseline(baseline, rules, progress)
-    judged: list[tuple[Run, RunResult]] = []
+    done: list[Judged] = []
     code = 0
     for name in runs:
         try:
-            run, result = _judged(name, rules, measure)
-            judged.append((run, result))
+            done.append(judged(name, rules, measure))
             if len(runs) == 1 or output is None:
-                path = output or _beside(run, "report-static.html" if static else "report.html")
-                emit(f"{_write_report(run, result, path, force=force, pictures=pictures, baseline=measure)}\n")
+                path = output or beside(done[-1][0], "report-static.html" if static else "report.html")
+                emit(f"{write_report(done[-1], path, force=force, pictures=pictures, baseline=measure)}\n")
         except GlideslopeError as error:
             complain(str(error))
             code = BAD
-    if len(judged) > 1 and not static:
-        emit(f"{_write_comparison(judged, output, force=force)}\n")
-    elif len(runs) > len(judged) == 1 and output is not None:
+    if len(done) > 1 and not static:
+        emit(f"{write_comparison(done, output, force=force)}\n")
+    elif len(runs) > len(done) == 1 and output is not None:
         complain("of one run alone there is no comparison.")
     raise typer.Exit(code)
 
@@ -192,6 +192,7 @@ def nightly(
     """
     from .config import choose, load
     from .detectors import DETECTORS
+    from .nightly.pool import cores
     from .nightly.site import Night, exit_verdict, make_site, told
 
     settings = load(config).overridden(fail_on=fail_on)
@@ -247,10 +248,11 @@ def write_tables(
 ) -> None:
     """Write the tables with their derived columns, and columns.csv, which says what each column is."""
     from .export import export
+    from .reporting import beside
     from .run import open_run
 
     run = open_run(path)
-    directory = output or _beside(run, "export")
+    directory = output or beside(run, "export")
     with Progress() as progress:
         written = export(run, directory, format, progress.show, force=force, charts=charts)
     emit("".join(f"{item}\n" for item in written))
@@ -283,11 +285,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(BAD)
 
 
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _rules(config: Path | None, *, fail_on: str | None = None, **codes: Codes) -> Rules:
     """The rules by the configuration, what the flags say above it."""
     from .config import choose, load
@@ -302,95 +299,23 @@ def _split(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(code.strip().upper() for value in values for code in value.split(",") if code.strip())
 
 
-def _judged_baseline(path: str | None, rules: Rules, progress: Progress) -> tuple[Run, RunResult] | None:
+def _judged_baseline(path: str | None, rules: Rules, progress: Progress) -> Judged | None:
     """The baseline and its judgement, if there is one. Raises RunError if it cannot be read."""
     if path is None:
         return None
+    from .reporting import judged
+
     progress.show(f"baseline {path}")
-    return _judged(path, rules, None)
+    return judged(path, rules, None)
 
 
-def _judged(path: str, rules: Rules, baseline: tuple[Run, RunResult] | None) -> tuple[Run, RunResult]:
-    """A run and its judgement. Raises RunError if it cannot be read."""
-    from .engine import judge_run
-    from .run import open_run
-
-    run = open_run(path)
-    return run, judge_run(run, rules, baseline[1] if baseline else None)
-
-
-def _judge_or_complain(path: str, rules: Rules, baseline: tuple[Run, RunResult] | None) -> tuple[Run | None, RunResult]:
+def _judge_or_complain(path: str, rules: Rules, baseline: Judged | None) -> tuple[Run | None, RunResult]:
     """A run and its judgement; of one that cannot be read only the latter, and a sentence on stderr."""
     from .engine import unreadable
+    from .reporting import judged
 
     try:
-        return _judged(path, rules, baseline)
+        return judged(path, rules, baseline)
     except RunError as error:
         complain(str(error))
         return None, unreadable(path, str(error))
-
-
-def _deliver(result: Result, form: Output, output: Path | None) -> None:
-    """The rendered result, to stdout or into a file, and what the format says beside it."""
-    from .files import append_text, write_text
-    from .outputs.style import Style, style_of
-
-    if output is None:
-        emit(form.render(result, style_of(sys.stdout)))
-    else:
-        write_text(output, form.render(result, Style()))
-    if form.step_summary and (summary := os.environ.get("GITHUB_STEP_SUMMARY")):
-        append_text(Path(summary), form.step_summary(result, Style()))
-
-
-def _beside(run: Run, name: str) -> Path:
-    """Where what is made of a run goes unless told otherwise: into its directory."""
-    if is_uri(run.path):
-        raise GlideslopeError(f"{run.path} lies elsewhere: name a place for {name} with -o.")
-    return Path(run.path) / name
-
-
-def _write_report(
-    run: Run,
-    judged: RunResult,
-    path: Path,
-    *,
-    force: bool = False,
-    pictures: Literal["key", "all"] | None = None,
-    baseline: tuple[Run, RunResult] | None = None,
-) -> Path:
-    """Writes the report, with pictures in place of scripts if it is to have any, and returns its path."""
-    from .engine import TOOL
-    from .files import write_page
-    from .outputs.html import render_report, render_static_report
-
-    if pictures is None:
-        page = render_report(run, judged, tool=TOOL, baseline=baseline)
-    else:
-        page = render_static_report(run, judged, tool=TOOL, all_charts=pictures == "all", baseline=baseline)
-    write_page(path, page, force=force)
-    return path
-
-
-def _write_comparison(judged: Sequence[tuple[Run, RunResult]], output: Path | None, *, force: bool) -> Path:
-    """Writes the comparison of runs, with links to those of their reports that lie where reports do."""
-    from .engine import TOOL
-    from .files import link, write_page
-    from .outputs.comparison import render_comparison
-
-    runs, results = [run for run, _ in judged], [result for _, result in judged]
-    path = output or _together([run.path for run in runs]) / "comparison.html"
-    reports = [None if is_uri(run.path) else _beside(run, "report.html") for run in runs]
-    hrefs = [link(path, report) if report and report.is_file() else None for report in reports]
-    write_page(path, render_comparison(runs, results, tool=TOOL, hrefs=hrefs), force=force)
-    return path
-
-
-def _together(paths: Sequence[str]) -> Path:
-    """The nearest directory that holds all runs. Raises GlideslopeError where there is none."""
-    if any(map(is_uri, paths)):
-        raise GlideslopeError("some of the runs lie elsewhere: name a file for the comparison with -o.")
-    try:
-        return Path(os.path.commonpath([Path(path).absolute().parent for path in paths]))
-    except ValueError:  # other drives
-        raise GlideslopeError("the runs have no directory in common: name a file for the comparison with -o.") from None

@@ -87,6 +87,11 @@ def duration(seconds: float | None) -> str:
 def sentence(name: str) -> str:
     """A rule's name as a title: `learning-rate-too-large` becomes `Learning rate too large`."""
     words = name.replace("-", " ").replace("_", " ").replace("non finite", "non-finite").strip()
+    return capitalized(words)
+
+
+def capitalized(words: str) -> str:
+    """The same with a capital at the start, whatever the rest has."""
     return words[:1].upper() + words[1:]
 
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from .. import derived
 from ..absence import why_absent
-from ..wording import listed, number, sentence, step_range
+from ..wording import capitalized, listed, number, sentence, step_range
 from .base import Figure, Missing
 from .binning import BINS, Span, bands, spreads
 from .marks import (
@@ -101,7 +101,7 @@ def _series(run: Run, finding: Finding, ref: ChartRef) -> Series:
         return _metric(run, ref.column)
     column = derived.column(ref.table, ref.column)
     words = derived.quantity(ref.table, ref.column)
-    title = words[:1].upper() + words[1:]
+    title = capitalized(words)
     value = pl.col(column.name).list.max() if column.dtype.startswith("list") else pl.col(column.name)
     frame = run.frame(ref.table, column.name)
     if ref.table == "steps":

@@ -57,9 +57,9 @@ class Comparison:
     same: bool
 
 
-def compare(runs: Sequence[Run], results: Sequence[RunResult], names: Sequence[str] | None = None) -> Comparison:
+def compare(runs: Sequence[Run], results: Sequence[RunResult]) -> Comparison:
     """Compares at least two runs; `results` are their judgements."""
-    names = tuple(names or short_names([run.path for run in runs]))
+    names = tuple(short_names([run.path for run in runs]))
     by = goal(runs)
     outcomes = tuple(outcome(run, by) for run in runs) if by else None
     drawn = _drawn(len(runs), ranking(outcomes, by) if outcomes and by else range(len(runs)))

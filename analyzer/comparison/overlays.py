@@ -16,7 +16,7 @@ from ..charts.binning import Span, bands, spreads
 from ..charts.marks import SHORT_NUMBER, Axes, fit_domain, layered, line_layers, log_ticks, odd_keys, over, series_keys
 from ..charts.summary import spoken, summarise, tabulate
 from ..charts.theme import HEIGHT, MUTED, SERIES
-from ..wording import count, number, percent
+from ..wording import capitalized, count, number, percent
 from .measures import Measure, Series
 from .next_values import Advice
 from .outcomes import Goal
@@ -55,7 +55,7 @@ def overlay(
         binned = binned.with_columns(lo="mid", hi="mid")
     axes = Axes(span=span, title="", domain=fit_domain(binned, log=log), log=log)
     summaries = summarise(frame, "value", span, "series")
-    title = measure.name[:1].upper() + measure.name[1:]
+    title = capitalized(measure.name)
     description = f"{title} of {count(len(curves.names))} runs over {span.words()}: {spoken(summaries, MOST)}"
     layers = [*_parting_rule(parted, axes), *line_layers(binned, axes, curves.names, width=span.width(BINS))]
     return Figure(
@@ -132,7 +132,7 @@ def _distribution(name: str, values: Series, shares: pl.DataFrame, top: float, c
     return Figure(
         title=name,
         chart=layered(layers, 132, description),
-        reading=f"{described[:1].upper()}{described[1:]}.",
+        reading=f"{capitalized(described)}.",
         description=description,
         numbers=Numbers(header, (row,)),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from ..wording import count, listed, number, step_range
+from ..wording import capitalized, count, listed, number, step_range
 from .measures import SET, Measure, Series
 from .separation import Parting, parting
 
@@ -115,7 +115,7 @@ def first_words(found: Sequence[Separation], names: Sequence[str]) -> Iterator[s
     first = apart[0]
     begun = [item for item in apart[1:] if (item.parting.step or 0) <= (first.parting.until or 0)]
     also = f", at once with {listed([item.measure.name for item in begun], 4)}" if begun else ""
-    subject = first.measure.name[:1].upper() + first.measure.name[1:]
+    subject = capitalized(first.measure.name)
     yield f"{subject} separates {_these(first, names)} first, {when(first.parting)}{also}: {between(first, names)}."
     loss = next((item for item in found if item.measure.name == "loss"), None)
     alpha = next((item for item in apart if item.measure.name == "alpha"), None)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import polars as pl
-
-from ..depth import of_weights
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
-from ..noise import Mean, batch_mean, scalar
 from ..pace import fallen
-from ..progress import Progress, adversarial, losses, measured, uninformed, weighted
+from ..progress import Progress, adversarial, losses, measured, uninformed
+from ..regularisation import broadcast_elements, decay_of, decay_share, flat_validation, over_validation, shrinkage
 from ..run import Run
 from ..starts import wide_start
-from ..validation import metrics
 from ..wording import listed, number, percent
 from .base import Detector
 
@@ -98,7 +94,7 @@ class TooMuchRegularisation(Detector):
         share, left = decay_share(run), shrinkage(run)
         if share < self.decay or not left < self.shrunk:
             return None
-        decays = listed([number(value) for value in sorted({_decay(group.options) for group in run.groups} - {0.0})])
+        decays = listed([number(value) for value in sorted({decay_of(group.options) for group in run.groups} - {0.0})])
         return _Mechanism(
             f"Weight decay of {decays} made {percent(min(1.0, share))} of the first"
             f" steps and took the weights to {percent(left)} of their norm",
@@ -110,11 +106,11 @@ class TooMuchRegularisation(Detector):
         )
 
     def _penalised(self, run: Run, progress: Progress) -> _Mechanism | None:
-        left, ratio = shrinkage(run), _over_validation(run)
-        if _broadcast(run):
+        left, ratio = shrinkage(run), over_validation(run)
+        if broadcast_elements(run):
             return None
         stood = progress.zero is None and wide_start(run) is None and uninformed(run, progress)
-        if stood and fallen(progress) > 0.2 and (level := _flat_validation(run)) is not None:
+        if stood and fallen(progress) > 0.2 and (level := flat_validation(run)) is not None:
             return self._added(progress, level)
         if not left < self.shrunk:
             return None
@@ -146,7 +142,7 @@ class TooMuchRegularisation(Detector):
 
     def _dropped(self, run: Run, progress: Progress) -> _Mechanism | None:
         drops = [module for module in run.manifest.modules if module.dropout or "dropout" in module.type.lower()]
-        ratio, share = _over_validation(run), max((module.dropout or 0.0 for module in drops), default=0.0)
+        ratio, share = over_validation(run), max((module.dropout or 0.0 for module in drops), default=0.0)
         nothing = bool(uninformed(run, progress))
         exploded = progress.end.value > 1.5 * progress.reference
         if not drops or exploded or not (ratio > self.gap or (nothing and ratio > 1.03) or share >= self.dropped):
@@ -204,88 +200,3 @@ class _Mechanism:
     causes: tuple[str, ...]
     advice: tuple[str, ...]
     severity: Severity
-
-
-def shrinkage(run: Run) -> float:
-    """The last norm over the first, the median over the weight tensors; NaN if unknown."""
-    norms = of_weights(run, "param_norm").filter(pl.col("param_norm").is_finite())
-    ends = norms.group_by("tensor").agg(
-        pl.col("param_norm").first().alias("first"), pl.col("param_norm").last().alias("last")
-    )
-    return scalar(ends.filter(pl.col("first") > 0).select((pl.col("last") / pl.col("first")).median()).to_series()[0])
-
-
-def decay_share(run: Run) -> float:
-    """Share of the weight decay in the first ten probed steps, the median over the weight tensors; 0 without any.
-
-    Where the decay enters the gradient: decay * weight over gradient + decay * weight. Where it is decoupled, as in
-    AdamW: rate * decay * weight over the update.
-    """
-    groups = {
-        tensor.name: run.groups[tensor.group]
-        for tensor in run.tensors
-        if tensor.group is not None and tensor.group < len(run.groups)
-    }
-    rows = pl.DataFrame(
-        [
-            {"tensor": name, "decay": _decay(group.options), "decoupled": _decoupled(group.type, group.options)}
-            for name, group in groups.items()
-        ],
-        {"tensor": pl.String, "decay": pl.Float64, "decoupled": pl.Boolean},
-    )
-    if rows.is_empty() or not scalar(rows["decay"].max()) > 0:
-        return 0.0
-    frame = of_weights(run, "param_norm", "grad_norm", "update_norm").join(rows, on="tensor")
-    early = frame.filter(pl.col("step").rank("dense") <= _FIRST).join(run.frame("steps", "lr_max"), on="step")
-    pull = pl.col("decay") * pl.col("param_norm")
-    share = (
-        pl.when("decoupled")
-        .then(pl.col("lr_max") * pull / pl.col("update_norm"))
-        .otherwise(pull / (pull + pl.col("grad_norm")))
-    )
-    shares = early.select(share.alias("share")).to_series().drop_nulls().drop_nans()
-    return scalar(shares.median()) if len(shares) else 0.0
-
-
-_FIRST = 10
-"""Probed steps at the start: later on gradient and decay balance in healthy trainings, too."""
-
-
-def _decay(options: Mapping[str, Any]) -> float:
-    value = options.get("weight_decay")
-    return float(value) if isinstance(value, (int, float)) and value > 0 else 0.0
-
-
-def _decoupled(kind: str, options: Mapping[str, Any]) -> bool:
-    told = options.get("decoupled_weight_decay")
-    return bool(told) or kind.lower().endswith("w") or kind.lower() in ("lion", "adafactor", "muon")
-
-
-def _over_validation(run: Run) -> float:
-    """The last training loss over the last validation loss, if significantly above it; 1 if not, or if not logged."""
-    logged = next((metric for metric in metrics(run) if metric.is_loss), None)
-    if logged is None or logged.values.height < 4 or weighted(run):  # weights give the two other units
-        return 1.0
-    series = losses(run)["loss"]
-    train = batch_mean(series.tail(max(20, series.len() // 5)))
-    last = logged.values["value"].tail(max(4, logged.values.height // 5))
-    held_out = Mean(scalar(last.mean()), scalar(last.std()) / math.sqrt(last.len()))
-    apart = train.exceeds(held_out, 3.0)
-    return train.value / held_out.value if apart and held_out.value > 0 else 1.0
-
-
-def _flat_validation(run: Run) -> float | None:
-    """The level at which the validation loss stayed from its first value to its last; None if it did not."""
-    logged = next((metric for metric in metrics(run) if metric.is_loss), None)
-    if logged is None or logged.values.height < 4:
-        return None
-    low, high = scalar(logged.values["value"].min()), scalar(logged.values["value"].max())
-    return low if low > 0 and high < 1.02 * low else None
-
-
-def _broadcast(run: Run) -> bool:
-    """Whether a loss between elements was given shapes that differ: then predictions shrink to the mean by that."""
-    detail = next((event.detail for event in run.events_of("loss-input")), {})
-    prediction, target = detail.get("prediction_shape"), detail.get("target_shape")
-    elementwise = "mse" in str(detail.get("loss")).lower() or "l1" in str(detail.get("loss")).lower()
-    return elementwise and prediction != target

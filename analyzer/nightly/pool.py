@@ -26,12 +26,17 @@ DIED = "Its process died while it was judged: perhaps there was not enough memor
 Job = Callable[[Task], Entry]
 
 
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def in_processes(
     tasks: Iterable[Task], settings: Settings, jobs: int, job: Job = carry_out
 ) -> Iterator[tuple[Task, Entry]]:
     """Each task with what `job` makes of it, as they end. One whose process dies gets an entry that says so."""
     waiting, settings = deque(tasks), portable(settings)
-    with _threads(max(1, (os.cpu_count() or 1) // max(1, jobs))):
+    with _threads(max(1, cores() // max(1, jobs))):
         while waiting:
             suspects: list[Task] = []
             yield from _until_one_dies(waiting, suspects, job, settings, min(jobs, len(waiting)))

@@ -11,6 +11,7 @@ from ..comparison.build import compare
 from ..page.comparison import comparison_view
 from ..page.specs import script_json
 from ..templates import javascript, render
+from .html import POLICY
 
 if TYPE_CHECKING:
     from ..findings import RunResult
@@ -26,6 +27,7 @@ def render_comparison(
     return render(
         "comparison.html.jinja",
         tool=tool,
+        policy=POLICY,
         title=title,
         view=comparison_view(made, runs, results, hrefs),
         config=script_json(CONFIG),

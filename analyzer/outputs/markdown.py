@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..findings import Baseline, Finding, Result, RunResult, Severity, Verdict
-from ..wording import count, listed, number, percent, plain, sentence, step_range, visible
+from ..wording import capitalized, count, listed, number, percent, plain, sentence, step_range, visible
 from .style import Style
 from .words import STATES, absent, change_words, how_it_went, missing, state_words, states_of, summary, symptoms
 
@@ -72,8 +72,8 @@ def _run(run: RunResult) -> Iterator[str]:
     if run.status == "unreadable":
         yield f"**{_VERDICTS[run.verdict]}.** {escaped(' '.join(run.problems))}"
         return
-    why = f" {escaped(_capitalized(run.reason))}." if run.reason else ""
-    yield f"**{_VERDICTS[run.verdict]}.**{why} {escaped(_capitalized(how_it_went(run)))}."
+    why = f" {escaped(capitalized(run.reason))}." if run.reason else ""
+    yield f"**{_VERDICTS[run.verdict]}.**{why} {escaped(capitalized(how_it_went(run)))}."
     if run.problems:
         problems = [f"> - {escaped(problem)}" for problem in run.problems]
         yield "\n".join(["> [!WARNING]", "> Missing from the recording:", ">", *problems])
@@ -111,7 +111,7 @@ def _where(finding: Finding) -> Iterator[str]:
 def _against(baseline: Baseline) -> Iterator[str]:
     """What the baseline had and the run has not, and where the baseline is no measure."""
     for words, items in absent(baseline):
-        yield f"#### {_capitalized(words)}, found in {code(baseline.run)}"
+        yield f"#### {capitalized(words)}, found in {code(baseline.run)}"
         yield "\n".join(f"- {escaped(missing(item))}" for item in items)
     if baseline.unjudged:
         codes = ", ".join(code(name) for name in baseline.unjudged)
@@ -155,7 +155,7 @@ def _states(run: RunResult) -> str:
     rest = (
         (state, [code(item.code) for item in run.detectors if item.judged and item.state == state]) for state in STATES
     )
-    lines = [f"{_capitalized(state)}: {', '.join(codes)}" for state, codes in rest if codes]
+    lines = [f"{capitalized(state)}: {', '.join(codes)}" for state, codes in rest if codes]
     return "\n\n".join([*lines, *([_table(("Rule", "State", "Why"), rows)] if rows else [])])
 
 
@@ -170,7 +170,3 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _numbered(lines: Iterable[str]) -> list[str]:
     return [f"{place}. {escaped(line)}" for place, line in enumerate(lines, 1)]
-
-
-def _capitalized(clause: str) -> str:
-    return clause[:1].upper() + clause[1:]

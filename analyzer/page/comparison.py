@@ -17,7 +17,7 @@ from ..comparison.overlays import Curves, against_outcome, alpha_distributions, 
 from ..comparison.partings import Separation, between, when
 from ..comparison.settings import Difference
 from ..comparison.tuning import advice_words
-from ..wording import count, number, plural
+from ..wording import capitalized, count, number, plural
 from .card import ENDINGS
 from .figures import Drawn
 from .sparkline import Sparkline, loss_sparkline
@@ -130,7 +130,7 @@ def comparison_view(
         untold=tuple(item.measure.name for item in made.separations if item.parting.outcome == "too few"),
         curves=tuple(_curves(made, drawn)),
         alphas=tuple(_alphas(made, drawn)),
-        outcome=_capitalized(str(made.goal)) if made.goal else "",
+        outcome=capitalized(str(made.goal)) if made.goal else "",
         ranking=tuple(_ranking(made)),
         advice=tuple(_advice(made, drawn)),
     )
@@ -240,7 +240,3 @@ def _advice(made: Comparison, draw: Draw) -> Iterator[AdviceView]:
             ),
         )
         yield AdviceView(advice, words, chart)
-
-
-def _capitalized(text: str) -> str:
-    return text[:1].upper() + text[1:]

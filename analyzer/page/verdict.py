@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..findings import SEVERITIES
-from ..wording import listed, plural, sentence, step_range
+from ..wording import capitalized, listed, plural, sentence, step_range
 
 if TYPE_CHECKING:
     from ..findings import RunResult
@@ -42,12 +42,8 @@ def _line(result: RunResult, passed: int) -> str:
         where = step_range(first.first_step, first.last_step)
         return f"{sentence(first.name)}{f', {where}' if where else ''}"
     if result.verdict == "not-judged":
-        return f"{_capitalized(result.reason or 'the run was not judged')}: this is not a pass."
+        return f"{capitalized(result.reason or 'the run was not judged')}: this is not a pass."
     return f"{plural(passed, 'rule')} judged this run, and none fired."
-
-
-def _capitalized(clause: str) -> str:
-    return clause[:1].upper() + clause[1:]
 
 
 def counted(counts: dict[str, int]) -> str:

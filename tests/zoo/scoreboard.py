@@ -22,7 +22,7 @@ from zoo.judging import OURS, Contender, Judgement, Place, judge_all, ours, plac
 from zoo.rivals.listed import RIVALS  # noqa: E402
 from zoo.tally import Case, Cases, Role, RuleCount, Total, by_rule, total  # noqa: E402
 
-from analyzer.calibration import FILE  # noqa: E402
+from analyzer.calibration import FILE, PARTS  # noqa: E402
 from analyzer.detectors import DETECTORS  # noqa: E402
 
 CODES = [detector.code for detector in DETECTORS]
@@ -35,13 +35,13 @@ def contenders(select: Sequence[str], ablation: bool, rivals: bool) -> Mapping[s
 
 def cases_of(part: str) -> dict[tuple[str, str], Case]:
     """What is true of the variants of a part. Without measured outcomes, what was meant stands for what is."""
-    from zoo.catalogue import PARTS  # imports torch, which the workers, who import this file as well, do without
+    from zoo import catalogue  # imports torch, which the workers, who import this file as well, do without
     from zoo.labels import read_labels
     from zoo.program import KINDS
 
     labels = read_labels(part)
     cases = {}
-    for program in PARTS[part]:
+    for program in catalogue.PARTS[part]:
         twins = {variant.twin for variant in program.variants}
         for variant in program.variants:
             label = labels.get((program.name, variant.name), "healthy" if variant.fault is None else "faulty")
@@ -157,7 +157,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     made = argparse.ArgumentParser("scoreboard.py", description="How well the rules judge the calibration zoo.")
     made.add_argument("directory", type=Path, metavar="DIR", help="what record.py wrote")
-    made.add_argument("--part", choices=("tuning", "heldout", "retest"), default="tuning")
+    made.add_argument("--part", choices=sorted(PARTS), default="tuning")
     made.add_argument("--only", action="append", default=[], metavar="PROGRAM[/VARIANT]", help="may be repeated")
     made.add_argument("--select", action="append", default=[], metavar="CODE", help="only these of our rules")
     made.add_argument("--ablation", action="store_true", help="also our rules with instruments left out")
