@@ -1,7 +1,7 @@
 """How often each rule was right and wrong on the calibration zoo, as measured: `calibration.json` beside this file.
 
-Programs of the part "tuning" were looked at while the rules were made; those of the parts "heldout" and "retest" were
-judged blind once, one after the other, and looked at after that.
+Programs of the part "tuning" were looked at while the rules were made; those of the part "heldout" were judged blind,
+once.
 `tests/zoo/scoreboard.py --write` makes the file.
 """
 
@@ -24,14 +24,13 @@ PRIOR = 10
 """Runs that the confidence a rule states by itself is worth."""
 PARTS: Mapping[str, str] = MappingProxyType(
     {
-        "retest": "on programs of the second test",
-        "heldout": "on programs of the first test",
+        "heldout": "on programs that it was not tuned on",
         "tuning": "on the programs it was tuned on",
     }
 )
 """The parts of the zoo, the more telling first, with what they are."""
-SEEN = ("heldout", "tuning")
-"""Those that confidences are taken from; the second test tells how far they can be trusted."""
+SEEN = "tuning"
+"""The part that confidences are taken from; the other tells how far they can be trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +66,8 @@ def calibrated(code: str, stated: float) -> float:
     The share of such findings that were right on the programs that were looked at, to which what the rule itself states
     counts as much as `PRIOR` runs: the mean of a beta distribution.
     """
-    found = [part for name in SEEN if (part := measured(code, name)) is not None]
-    true, fired = sum(part.true for part in found), sum(part.fired for part in found)
-    return round((true + PRIOR * stated) / (fired + PRIOR), 3) if found else stated
+    found = measured(code, SEEN)
+    return stated if found is None else round((found.true + PRIOR * stated) / (found.fired + PRIOR), 3)
 
 
 def sentences(code: str) -> tuple[str, ...]:

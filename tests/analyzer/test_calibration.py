@@ -49,19 +49,20 @@ def test_a_rule_says_how_often_it_erred(content: object) -> None:
 
 
 def test_what_was_held_out_is_told_first(content: dict[str, dict[str, dict[str, int]]]) -> None:
-    content["retest"] = {"GRD001": ROW | {"healthy": 0}}
+    content["heldout"] = {"GRD001": ROW | {"healthy": 0}}
     calibration.FILE.write_text(json.dumps(content))
     first, second = sentences("GRD001")
-    assert first.startswith("Measured on programs of the second test: false alarms not measured; fired in 11 of 12")
+    assert first.startswith(
+        "Measured on programs that it was not tuned on: false alarms not measured; fired in 11 of 12"
+    )
     assert second.startswith("Measured on the programs it was tuned on: 3 alarms")
 
 
 def test_a_confidence_is_the_share_that_was_right_once_there_are_enough_of_them(
     content: dict[str, dict[str, dict[str, int]]],
 ) -> None:
-    content["tuning"]["GRD001"] = ROW | {"fired": 60, "true": 30}
-    content["heldout"] = {"GRD001": ROW | {"fired": 40, "true": 18}}
-    content["retest"] = {"GRD001": ROW | {"fired": 500, "true": 500}}  # the test has no say
+    content["tuning"]["GRD001"] = ROW | {"fired": 100, "true": 48}
+    content["heldout"] = {"GRD001": ROW | {"fired": 500, "true": 500}}  # the test has no say
     calibration.FILE.write_text(json.dumps(content))
     assert calibrated("GRD001", 0.9) == pytest.approx((48 + 9) / 110, abs=1e-3)
     assert calibrated(DETECTORS[0].code, 0.9) == 0.9  # never fired
