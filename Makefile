@@ -37,12 +37,11 @@ coverage-table: $(DEV)  ## rewrite the README's table of models and instruments,
 	PYTHONPATH=tests $(BIN)/python -m support.coverage_table
 
 ZOO ?= zoo-runs
-SEEDS_tuning  := 3
-SEEDS_heldout := 5
-SEEDS_retest  := 3
-OTHERS_retest := --ablation --rivals
+SEEDS_tuning   := 3
+SEEDS_heldout  := 5
+OTHERS_heldout := --ablation --rivals
 scoreboard: $(DEV)  ## record the calibration zoo, judge it, rewrite the README's tables and the rates of the rules (hours)
-	$(MAKE) scoreboard-tuning scoreboard-heldout scoreboard-retest
+	$(MAKE) scoreboard-tuning scoreboard-heldout
 
 scoreboard-%: $(DEV)
 	$(BIN)/python tests/zoo/outcome.py --part $*
