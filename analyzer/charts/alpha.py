@@ -93,7 +93,7 @@ def _reading(binned: pl.DataFrame, span: Span) -> str:
     )
     if (binned["rows"] <= 1).all():
         return text
-    return f"{text} Line: median of {count(span.width())} steps; band: the middle 80 % of them."
+    return f"{text} Line: median of each {count(span.width())} steps; band: the middle 80 % of them."
 
 
 def _outside(frame: pl.DataFrame) -> str:

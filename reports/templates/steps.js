@@ -120,7 +120,7 @@ const steps = (() => {
     const plot = frame(chart), entry = latest(chart, step);
     const x = plot.left + place(chart, leading && entry ? Math.max(entry.step, chart.shown[0]) : step);
     Object.assign(chart.line.style, { left: `${x}px`, top: `${plot.top}px`, height: `${plot.height}px` });
-    if (!entry) return;
+    if (!entry?.rows.length || (leading && chart.lines.grid)) return;
     chart.box.hidden = false;
     chart.box.classList.toggle("echo", !leading);
     chart.box.replaceChildren(...(leading ? [readout(`step ${counted(entry.step)}`, "", "b")] : []));
@@ -136,7 +136,8 @@ const steps = (() => {
     dragged = null;
   }
 
-  // The values of a chart at a step: of its lines, at the last step up to it that has any.
+  // The values of a chart at a step, the last one up to it that has any: of its lines, or of the rows of a grid the
+  // highest and the lowest.
   function latest(chart, step) {
     chart.lines ??= linesOf(chart);
     const { order, at } = chart.lines;
@@ -148,9 +149,16 @@ const steps = (() => {
     return order.length ? { step: order[Math.max(0, low - 1)], rows: at.get(order[Math.max(0, low - 1)]) } : null;
   }
   function linesOf(chart) {
-    const at = new Map(), part = chart.data.find((rows) => rows.length && "mid" in rows[0]) ?? [];
-    for (const row of part) at.set(row.step, [...(at.get(row.step) ?? []), row]);
-    return { order: [...at.keys()].sort((a, b) => a - b), at };
+    const at = new Map(), part = (name) => chart.data.find((rows) => rows.length && name in rows[0] && "step" in rows[0]);
+    const lines = part("mid"), cells = lines ?? part("value") ?? [];
+    for (const row of cells) if (at.has(row.step)) at.get(row.step).push(row); else at.set(row.step, [row]);
+    if (!lines) at.forEach((rows, step) => at.set(step, "row" in rows[0] ? extremes(rows) : []));
+    return { order: [...at.keys()].sort((a, b) => a - b), at, grid: !lines };
+  }
+  function extremes(rows) {
+    const known = rows.filter((row) => row.value !== null).sort((a, b) => b.value - a.value);
+    const told = (name, row) => ({ series: `${name} ${row.row}`, mid: row.value });
+    return known.length < 2 ? known.map((row) => told("", row)) : [told("highest", known[0]), told("lowest", known.at(-1))];
   }
 
   // --- pointer, keys and numbers -----------------------------------------------------------------------------------
@@ -180,6 +188,7 @@ const steps = (() => {
     });
     slot.addEventListener("pointercancel", clear);
     slot.addEventListener("dblclick", () => show(...whole));
+    slot.addEventListener("focus", () => refresh(chart));
     slot.addEventListener("keydown", (event) => byKey(chart, event));
     slot.addEventListener("blur", clear);
   }

@@ -41,8 +41,9 @@ def files(tmp_path_factory) -> dict[str, Path]:
     return written
 
 
-@pytest.fixture
-def visit(chromium, files):
+@pytest.fixture(scope="session")
+def opened(chromium, files):
+    """Opens a page in a context of its own; all are closed at the end."""
     contexts = []
 
     def open_page(name: str, *, width: int = 1280, theme: str = "light", anchor: str = "") -> Visit:
@@ -69,3 +70,31 @@ def axe():
             raise
         pytest.skip("axe-playwright-python is not installed")
     return Axe()
+
+
+@pytest.fixture
+def visit(opened):
+    """A fresh page, which a test may do anything to."""
+    visits = []
+
+    def open_page(*args, **kwargs) -> Visit:
+        visits.append(opened(*args, **kwargs))
+        return visits[-1]
+
+    yield open_page
+    for seen in visits:
+        seen.page.close()
+
+
+@pytest.fixture(scope="session")
+def drawn(opened):
+    """A page with everything unfolded and drawn, shared by tests that only look at it."""
+    visits = {}
+
+    def shared(name: str, theme: str = "light") -> Visit:
+        if (name, theme) not in visits:
+            visits[name, theme] = opened(name, theme=theme)
+            visits[name, theme].draw_all()
+        return visits[name, theme]
+
+    return shared

@@ -12,16 +12,14 @@ KEYS_FROM_TOP = 400
 @pytest.mark.parametrize(
     ("name", "theme"), [*((name, "light") for name in PAGES), ("faulty", "dark"), ("index", "light")]
 )
-def test_axe_finds_no_violation(visit, axe, name, theme):
-    seen = visit(name, theme=theme)
-    seen.draw_all()
+def test_axe_finds_no_violation(drawn, axe, name, theme):
+    seen = drawn(name, theme)
     violations = axe.run(seen.page).response["violations"]
     assert [(found["id"], found["nodes"][0]["html"][:200]) for found in violations] == []
 
 
-def test_the_tab_key_alone_reaches_every_link_button_field_fold_and_chart(visit):
-    seen = visit("healthy")
-    seen.draw_all()
+def test_the_tab_key_alone_reaches_every_link_button_field_fold_and_chart(drawn):
+    seen = drawn("healthy")
     targets = """() => [...document.querySelectorAll("a[href], button:not(:disabled), input, summary, .slot.linked")]
         .filter((one) => one.checkVisibility()).length"""
     reached = set()

@@ -14,15 +14,14 @@ from analyzer.outputs.html import render_report
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_chart_is_drawn_with_finite_numbers_and_the_page_asks_for_nothing(visit, name):
-    seen = visit(name)
-    seen.draw_all()
+def test_every_chart_is_drawn_with_finite_numbers_and_the_page_asks_for_nothing(drawn, name):
+    seen = drawn(name)
     assert seen.messages == []
     assert [url for url in seen.requests if not url.startswith("data:")] == [seen.page.url]
-    drawn = seen.page.eval_on_selector_all(".slot svg", "all => all.map((one) => one.outerHTML)")
+    pictures = seen.page.eval_on_selector_all(".slot svg", "all => all.map((one) => one.outerHTML)")
     canvases = seen.page.locator(".slot canvas").count()
-    assert len(drawn) + canvases == len(seen.states()) > 0
-    assert not [svg for svg in drawn if re.search(r"NaN|Infinity|undefined", svg)]
+    assert len(pictures) + canvases == len(seen.states()) > 0
+    assert not [svg for svg in pictures if re.search(r"NaN|Infinity|undefined", svg)]
     marks = "all => all.map((one) => one.querySelectorAll('[class*=mark-] path, [class*=mark-] line').length)"
     assert all(amount > 1 for amount in seen.page.eval_on_selector_all(".slot svg", marks))
     labels = seen.page.eval_on_selector_all(".slot[aria-label], .slot [aria-label]", "all => all.map(e => e.ariaLabel)")
@@ -60,9 +59,8 @@ def test_what_the_levels_of_alpha_mean_is_not_cut_on_a_phone(visit):
     assert shown.evaluate("one => one.scrollWidth <= one.clientWidth")
 
 
-def test_hostile_names_run_no_script(visit):
-    seen = visit("hostile")
-    seen.draw_all()
+def test_hostile_names_run_no_script(drawn):
+    seen = drawn("hostile")
     assert "owned" not in seen.page.evaluate("document.title.replace(/.*?: /, '')")
     assert seen.page.locator("img").count() == 0
     assert seen.messages == []
