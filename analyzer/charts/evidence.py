@@ -89,7 +89,7 @@ def _figure(series: Series, whole_run: Span, finding: Finding, ref: ChartRef) ->
         description=description,
         note=_left_out(series),
         keys=series_keys(series.names) + odd_keys(binned) + (shade_keys(shaded) if shaded else ()),
-        numbers=tabulate(summaries, "" if series.names else series.title.lower()),
+        numbers=tabulate(summaries, "" if series.names else series.title[:1].lower() + series.title[1:]),
         span=span if span != whole_run else None,
         wide=True,
     )

@@ -82,7 +82,7 @@ def over_steps(
         description=description,
         note=note,
         keys=series_keys(series) + odd_keys(binned) + level_keys(level),
-        numbers=tabulate(summaries, "" if series else title.lower()),
+        numbers=tabulate(summaries, "" if series else title[:1].lower() + title[1:]),
         wide=wide,
     )
 
