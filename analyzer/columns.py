@@ -11,12 +11,12 @@ import polars as pl
 from recorder import schema
 
 from .memo import per_run
-from .resolve import order
+from .resolve import Moves, disorder
 
 if TYPE_CHECKING:
     from .run import Run
 
-NEIGHBOURS = 16
+NEIGHBOURS = 25
 """Columns of `steps` that are read together: opening hundreds of shards costs more than a few columns in them."""
 
 
@@ -53,9 +53,9 @@ def unpacked(held: Held) -> pl.Series:
 
 
 @per_run
-def order_of(run: Run, table: str) -> pl.Series | None:
-    """The positions of the rows of a table in the order of the steps; None if they were written in it."""
-    return order(run.written(table))
+def disorder_of(run: Run, table: str) -> Moves | None:
+    """What puts the rows of a table in the order of the steps; None if they were written in it."""
+    return disorder(run.written(table))
 
 
 @per_run
@@ -70,10 +70,12 @@ def read(run: Run, table: str, names: Sequence[str]) -> Iterator[tuple[str, pl.S
 
     Each comes in one piece: expressions over hundreds of pieces are slow.
     """
-    positions = order_of(run, table)
+    moves = disorder_of(run, table)
     for part in _parts(table, names):
         for series in _collected(run.written(table), part, [name for name in part if name in names]):
-            yield series.name, series.rechunk() if positions is None else series.gather(positions)
+            column = series.rechunk() if moves is None else moves.of(series)
+            known = column.name == "step" and column.null_count() == 0 and column.is_sorted()
+            yield column.name, column.set_sorted() if known else column  # what is known to be sorted is grouped faster
 
 
 def _parts(table: str, names: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -39,7 +39,7 @@ def of_weights(run: Run, *columns: str) -> pl.DataFrame:
     """
     rows = _rows_of_weights(run)
     frame = run.frame("layers", *columns)[rows["row"]].with_columns(rows["depth"].cast(pl.Int64))
-    return frame.select("step", "tensor", "depth", *columns)
+    return frame.select(pl.col("step").set_sorted(), "tensor", "depth", *columns)
 
 
 @per_run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import polars as pl
@@ -128,15 +129,34 @@ def one_each(frame: pl.LazyFrame) -> pl.LazyFrame:
     return frame
 
 
-def order(frame: pl.LazyFrame) -> pl.Series | None:
-    """The positions of rows sorted by step, those of a step as they were written; None if they already are in order.
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What puts rows in the order of their steps: the rows `sources` take the place of the rows `places`."""
 
-    A writer goes forward, but goes back for the rows it held when an incident makes them worth keeping.
+    places: pl.Series
+    sources: pl.Series
+
+    def of(self, column: pl.Series) -> pl.Series:
+        """The column with its rows in order."""
+        if column.dtype.is_nested():
+            return column.gather(self.of(pl.int_range(column.len(), dtype=pl.UInt32, eager=True)))
+        return column.rechunk().scatter(self.places, column.gather(self.sources))
+
+
+def disorder(frame: pl.LazyFrame) -> Moves | None:
+    """What puts the rows in the order of their steps, those of a step as they were written; None if they are in it.
+
+    A writer goes forward, but goes back for the rows it held when an incident makes them worth keeping: most rows are
+    in their place, since none before has a later step and none behind has an earlier one.
     """
-    steps = frame.select("step").collect()
-    if not steps.select((pl.col("step").diff() < 0).any()).item():
+    steps, step = frame.select("step").collect().rechunk(), pl.col("step")
+    if not steps.select((step.diff() < 0).any()).item():
         return None
-    return steps.select(pl.arg_sort_by("step", maintain_order=True)).to_series()
+    before, behind = step.cum_max().forward_fill().shift(), step.cum_min(reverse=True).backward_fill()
+    settled = (before <= behind).fill_null(value=True)
+    astray = settled.not_() | settled.shift(-1, fill_value=True).not_()
+    rows = steps.with_row_index("row").filter(astray)
+    return Moves(rows["row"], rows.sort("step", maintain_order=True)["row"])
 
 
 def first_steps(known: Mapping[int, int], shards: Sequence[Shard]) -> dict[int, int]:

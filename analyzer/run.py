@@ -18,7 +18,7 @@ import polars as pl
 from recorder import schema
 
 from . import derived
-from .columns import Held, holds, order_of, packed, read, unpacked
+from .columns import Held, disorder_of, holds, packed, read, unpacked
 from .directory import GIVE, RunFiles, read_directory
 from .errors import RunError
 from .manifest import EndFile, GroupInfo, InstrumentInfo, Manifest, TensorInfo
@@ -131,7 +131,7 @@ class Run:
     def table(self, name: str) -> pl.LazyFrame:
         """A table of `schema.TABLES` with all its columns and the derived ones; those never recorded are null."""
         frame = self.written(name)
-        in_order = order_of(self, name) is None
+        in_order = disorder_of(self, name) is None
         return derived.with_derived(name, frame if in_order else frame.sort("step", maintain_order=True))
 
     def written(self, name: str) -> pl.LazyFrame:

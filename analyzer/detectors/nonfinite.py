@@ -129,7 +129,8 @@ def _first(run: Run) -> int | None:
     values = ("grad_norm", "param_norm", "update_norm")
     steps = run.frame("steps", "skipped", "grad_norm_clipped")
     skipped, unscaled = steps.filter(pl.col("skipped")), steps.filter(pl.col("grad_norm_clipped").is_finite())["step"]
-    layers = run.frame("layers", *values).join(skipped, on="step", how="anti", maintain_order="left")
+    odd = run.frame("layers", *values).filter(pl.any_horizontal(pl.col(values).is_finite().not_()))
+    layers = odd.join(skipped, on="step", how="anti", maintain_order="left")
     gradient = pl.col("grad_norm").is_finite().not_() & pl.col("step").is_in(unscaled.implode()).not_()
     others = (pl.col(name).is_finite().not_() for name in values[1:])
     bad = layers.filter(pl.any_horizontal(gradient, *others))

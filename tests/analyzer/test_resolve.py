@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.runs import write_run
 
+from analyzer.resolve import disorder
 from analyzer.run import Run, open_run
 from recorder import schema
 
@@ -150,3 +153,22 @@ def test_what_was_logged_is_the_lowest_ranks(tmp_path: Path) -> None:
     logged = {"step": [0, 0], "split": "valid", "name": "loss", "value": [1.0, 2.0]}
     run = recorded_by(tmp_path, {"metrics": logged}, {"metrics": logged | {"value": [3.0, 4.0]}})
     assert run.frame("metrics", "value")["value"].to_list() == [1.0, 2.0]
+
+
+@given(st.lists(st.integers(0, 9), max_size=20))
+def test_rows_are_put_in_the_order_of_their_steps(steps: list[int]) -> None:
+    moves = disorder(pl.LazyFrame({"step": steps}, schema={"step": pl.Int64}))
+    assert (moves is None) == (steps == sorted(steps))
+    order = sorted(range(len(steps)), key=steps.__getitem__)
+    for written in (list(range(len(steps))), [f"tensor {i}" for i in order], [[i] for i in order], [None, *order[1:]]):
+        column = pl.Series(written[: len(steps)])
+        in_order = column if moves is None else moves.of(column)
+        assert in_order.to_list() == [column[i] if column.dtype != pl.List else [order[i]] for i in order]
+
+
+def test_of_a_step_the_rows_stay_as_they_were_written() -> None:
+    steps = pl.LazyFrame({"step": [0, 1, 1, 3, 3, 2, 2, 4, 4]})
+    moves = disorder(steps)
+    assert moves is not None
+    assert moves.places.to_list() == [3, 4, 5, 6], "the others are in their place"
+    assert moves.of(pl.Series(list("abcdefghi"))).to_list() == list("abcfgdehi")
