@@ -11,6 +11,7 @@ import altair as alt
 if TYPE_CHECKING:
     from ..run import Run
     from .binning import Span
+    from .mold import Cast
 
 Renderer = Literal["svg", "canvas"]
 Section = Literal[
@@ -56,7 +57,7 @@ class Figure:
     """
 
     title: str
-    chart: alt.LayerChart
+    chart: alt.LayerChart | Cast
     reading: str
     description: str
     note: str = ""

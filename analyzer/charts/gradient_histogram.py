@@ -75,7 +75,7 @@ class GradientHistogram(Chart):
 def _counts(run: Run, span: Span, width: int) -> Counts:
     counted = pl.col("samples").is_not_null() & span.covers()
     every = run.written("histograms").filter(counted).select(pl.col("step").n_unique()).collect().item()
-    rows = run.excerpt("histograms", COLUMNS).filter(counted)
+    rows = run.excerpt("histograms", COLUMNS // 2).filter(counted)
     probes = rows.select("step").unique().sort("step").collect()["step"]
     tensors = max(1, len(run.tensors))
     chosen = probes.gather_every(max(1, -(-len(probes) * tensors // MOST)))

@@ -68,7 +68,7 @@ class GradientParameterHistogram(Chart):
 def _cells(run: Run, gradient: EntryBins, parameter: EntryBins) -> pl.DataFrame:
     """Rows step, gradient, parameter (places of bins), value (% of the step's entries), without empty cells."""
     width, columns = len(gradient) * len(parameter), len(parameter)
-    rows = run.table("histograms").filter(pl.col("joint_counts").list.len() == width)
+    rows = run.written("histograms").filter(pl.col("joint_counts").list.len() == width)
     steps = _ends(rows, whole(run))
     place = pl.int_range(pl.len()).over("step", "tensor")
     return (

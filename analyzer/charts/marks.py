@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -114,19 +114,28 @@ def line_layers(
 
     `width`: steps to a bin.
     """
+    data = line_data(binned, series)
+    shown: dict[str, Any] = {"aria": False} | ({"interpolate": "step-after"} if stepped else {})
+    shown |= {} if series else {"color": SERIES[0]}
+    line = alt.Chart(data).mark_line(**shown, point={"size": 22} if with_points(binned, series) else False)
+    layers = [line.encode(x=axes.x(), y=axes.y("mid"), **_styles(series, dashed=len(series) > 1))]
+    if "lo" in data.columns:
+        area = alt.Chart(data).mark_area(opacity=0.22, **shown)
+        layers.insert(0, area.encode(x=axes.x(), y=axes.y("lo"), y2=alt.Y2("hi"), **_styles(series, dashed=False)))
+    return layers + odd_layers(binned, axes, width)
+
+
+def line_data(binned: pl.DataFrame, series: Sequence[str] = ()) -> pl.DataFrame:
+    """The rows that `line_layers` draws, by series in order; with the columns lo and hi where these differ."""
     if series:
         binned = binned.sort(pl.col("series").replace_strict(list(series), range(len(series)), default=None), "step")
     banded = bool((binned["lo"] < binned["hi"]).any())
-    columns = [*(["series"] if series else []), "step", *(["lo", "hi"] if banded else []), "mid", "bad"]
-    shown: dict[str, Any] = {"aria": False} | ({"interpolate": "step-after"} if stepped else {})
-    shown |= {} if series else {"color": SERIES[0]}
-    few = len(binned) < POINTS_UP_TO * max(1, len(series))
-    line = alt.Chart(binned.select(columns)).mark_line(**shown, point={"size": 22} if few else False)
-    layers = [line.encode(x=axes.x(), y=axes.y("mid"), **_styles(series, dashed=len(series) > 1))]
-    if banded:
-        area = alt.Chart(binned.select(columns)).mark_area(opacity=0.22, **shown)
-        layers.insert(0, area.encode(x=axes.x(), y=axes.y("lo"), y2=alt.Y2("hi"), **_styles(series, dashed=False)))
-    return layers + odd_layers(binned, axes, width)
+    return binned.select(*(["series"] if series else []), "step", *(["lo", "hi"] if banded else []), "mid", "bad")
+
+
+def with_points(binned: pl.DataFrame, series: Sequence[str] = ()) -> bool:
+    """Whether each value is shown as a point as well."""
+    return len(binned) < POINTS_UP_TO * max(1, len(series))
 
 
 def odd_layers(binned: pl.DataFrame, axes: Axes, width: int = 1) -> list[alt.Chart]:
@@ -225,11 +234,14 @@ def over(span: Span, layers: Sequence[alt.Chart], height: int, description: str,
     for layer in layers:
         layer.mark.clip = alt.ExprRef(ZOOMED)
     chart = layered(layers, height, description)
-    chart.params = [
-        alt.VariableParameter(name=name, value=value)
-        for name, value in {STEPS: [span.first, span.last], ZOOMED: False, **parameters}.items()
-    ]
+    values = shown_at_first(span, parameters)
+    chart.params = [alt.VariableParameter(name=name, value=value) for name, value in values.items()]
     return chart
+
+
+def shown_at_first(span: Span, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of all parameters before the page sets them."""
+    return {STEPS: [span.first, span.last], ZOOMED: False, **parameters}
 
 
 def _styles(series: Sequence[str], *, dashed: bool) -> dict[str, Any]:

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import altair as alt
 import polars as pl
 
 from ..absence import why_absent
 from ..wording import count, number, plural, shape_words
 from .base import Chart, Figure, Missing
 from .binning import Span, bands
-from .marks import Axes, fit_domain, line_layers, odd_keys, over, series_keys
+from .marks import (
+    Axes,
+    fit_domain,
+    line_data,
+    line_layers,
+    odd_keys,
+    over,
+    series_keys,
+    shown_at_first,
+    with_points,
+)
+from .mold import Cast, Mold
 from .over_steps import whole
 from .rows import names_with, places_of
 
@@ -30,6 +42,9 @@ SERIES = {
     "update_norm": "update norm",
     "distance": "distance from start",
 }
+
+Molds = dict[tuple[tuple[str, ...], bool], Mold]
+"""Charts by the columns of their data, and whether each value is a point."""
 
 KEYS = series_keys(tuple(SERIES.values()))
 """The legend that all of these charts share."""
@@ -62,8 +77,9 @@ class TensorHistory(Chart):
         bins = max(40, min(120, 6000 // len(chosen)))
         parts = _by_tensor(run, columns, chosen, bins)
         tensors = {tensor.name: tensor for tensor in run.tensors}
+        molds: Molds = {}
         for name in chosen:
-            yield _figure(parts[name], whole(run), name, _kind(tensors.get(name)), bins)
+            yield _figure(parts[name], whole(run), name, _kind(tensors.get(name)), bins, molds)
 
 
 def left_out(run: Run) -> str:
@@ -105,17 +121,30 @@ def _by_tensor(run: Run, columns: list[str], chosen: list[str], bins: int) -> di
     return {names[place]: part for (place,), part in parts.items()}
 
 
-def _figure(binned: pl.DataFrame, span: Span, name: str, kind: str, bins: int) -> Figure:
+def _figure(binned: pl.DataFrame, span: Span, name: str, kind: str, bins: int, molds: Molds) -> Figure:
     axes = Axes(span=span, title="", domain=fit_domain(binned, log=True), log=True, height=HEIGHT, bare=True)
     description = f"{name} over {span.words()}: {_spoken(binned)}"
-    layers = line_layers(binned, axes, tuple(SERIES.values()), width=span.width(bins))
     return Figure(
         title=name,
-        chart=over(span, layers, axes.height, description, **axes.parameters()),
+        chart=_chart(binned, axes, bins, description, molds),
         reading=kind,
         description=description,
         keys=odd_keys(binned),
     )
+
+
+def _chart(binned: pl.DataFrame, axes: Axes, bins: int, description: str, molds: Molds) -> alt.LayerChart | Cast:
+    """The lines of one tensor: drawn if it is the first of its form, or has odd values, else cast after the first."""
+    names, span = tuple(SERIES.values()), axes.span
+    data = line_data(binned, names)
+    form = (tuple(data.columns), with_points(binned, names))
+    if form in molds and not odd_keys(binned):
+        return Cast(molds[form], data, shown_at_first(span, axes.parameters()), description)
+    layers = line_layers(binned, axes, names, width=span.width(bins))
+    chart = over(span, layers, axes.height, description, **axes.parameters())
+    if not odd_keys(binned):
+        molds[form] = Mold(chart)
+    return chart
 
 
 def _spoken(binned: pl.DataFrame) -> str:

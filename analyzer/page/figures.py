@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
 from ..charts import CHARTS
@@ -104,8 +105,9 @@ class Figures:
 
     def _guarded(self, title: str, anchor: str, draw: Callable[[], Figure | Missing | None]) -> Drawn | Missing | None:
         try:
-            figure = draw()
-            return self._drawn(anchor, figure) if isinstance(figure, Figure) else figure
+            with debug_mode(False):  # each part of a chart would be validated against the schema of Vega-Lite
+                figure = draw()
+                return self._drawn(anchor, figure) if isinstance(figure, Figure) else figure
         except Exception as error:
             return Missing(
                 title,

@@ -9,6 +9,8 @@ from typing import Any
 import altair as alt
 from markupsafe import Markup
 
+from ..charts.mold import Cast
+
 DIGITS = 4
 """Significant digits of charted data: a pixel is coarser."""
 
@@ -18,13 +20,13 @@ MOST_ROWS = 20_000
 _LEFT_TO_THE_PAGE = ("$schema", "config")
 
 
-def spec_json(chart: alt.LayerChart) -> Markup:
+def spec_json(chart: alt.LayerChart | Cast) -> Markup:
     """The chart for a `<script type="application/json">`. Raises ValueError if a number in it is not finite."""
     spec = specification(chart)
     return script_json(spec | {"datasets": {name: by_column(rows) for name, rows in spec.get("datasets", {}).items()}})
 
 
-def specification(chart: alt.LayerChart) -> dict[str, Any]:
+def specification(chart: alt.LayerChart | Cast) -> dict[str, Any]:
     """The chart as Vega-Lite without what all charts share."""
     with alt.data_transformers.enable("default", max_rows=MOST_ROWS):
         spec = chart.to_dict(validate=False)

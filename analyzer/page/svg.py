@@ -16,6 +16,7 @@ from typing import Any
 import altair as alt
 from markupsafe import Markup
 
+from ..charts.mold import Cast
 from ..wording import THIN, xml_text
 from .paths import rounded, shorter
 from .specs import specification
@@ -55,7 +56,7 @@ _CELL = re.compile(r"M(?P<x>[\d.]+),(?P<y>[\d.]+)h(?P<wide>[\d.]+)v(?P<high>[\d.
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
-def draw(chart: alt.LayerChart, config: dict[str, Any], *, width: int, name: str) -> ET.Element:
+def draw(chart: alt.LayerChart | Cast, config: dict[str, Any], *, width: int, name: str) -> ET.Element:
     """The chart as an `svg` element, `width` pixels wide with its axes; `name` begins the ids in it.
 
     Raises ValueError if a number in the chart is not finite.
