@@ -48,6 +48,22 @@ def test_memory_is_that_of_each_arm(tmp_path: Path) -> None:
     assert 109_386 * 4 / 2**20 < float(held) < 1, "a copy of the parameters and little more"
 
 
+def test_judging_and_reporting_are_measured_apart_and_rule_by_rule(tmp_path: Path) -> None:
+    sizes = ("--steps", "1500", "--tensors", "6", "--run", str(tmp_path / "run"), "--rules")
+    ended = run("judging.py", *sizes)
+    assert ended.returncode == 0, ended.stderr
+    rows = {
+        name: [float(x) for x in rest.split()]
+        for name, rest in re.findall(r"^(\w+) +([\d. ]+)$", ended.stdout, re.MULTILINE)
+    }
+    assert [len(rows[name]) for name in ("judge", "report")] == [3, 4]
+    assert {"NUM001", "RUN001", "open"} <= {
+        line.split()[0] for line in ended.stdout.splitlines() if line.startswith("  ")
+    }
+    steps = list((tmp_path / "run" / "steps").iterdir())
+    assert len(steps) > 1, "as many shards as a recorder writes"
+
+
 def test_resnet_50_is_the_one_that_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from problems import RESNET_50
