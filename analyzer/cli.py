@@ -157,10 +157,11 @@ def write_reports(
     code = 0
     for name in runs:
         try:
-            done.append(judged(name, rules, measure))
+            run, result = judged(name, rules, measure)
+            done.append((run.afresh(), result))
             if len(runs) == 1 or output is None:
-                path = output or beside(done[-1][0], "report-static.html" if static else "report.html")
-                emit(f"{write_report(done[-1], path, force=force, pictures=pictures, baseline=measure)}\n")
+                path = output or beside(run, "report-static.html" if static else "report.html")
+                emit(f"{write_report((run, result), path, force=force, pictures=pictures, baseline=measure)}\n")
         except GlideslopeError as error:
             complain(str(error))
             code = BAD

@@ -6,7 +6,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -66,6 +66,10 @@ class Run:
     _tables: dict[str, pl.LazyFrame] = field(default_factory=dict, repr=False)
     _series: dict[tuple[str, str], Held] = field(default_factory=dict, repr=False)
     _counts: dict[tuple[str, str], int] = field(default_factory=dict, repr=False)
+
+    def afresh(self) -> Run:
+        """The same run with nothing held in memory, for when it is needed again later."""
+        return replace(self, _tables={}, _series={}, _counts={})
 
     @property
     def tensors(self) -> tuple[TensorInfo, ...]:

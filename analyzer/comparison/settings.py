@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..memo import per_run
 from ..wording import count, number
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def differences(runs: Sequence[Run]) -> tuple[Difference, ...]:
     return tuple(sorted(differing, key=lambda item: order.index(item.group)))
 
 
+@per_run
 def settings(run: Run) -> dict[Key, Any]:
     """Every setting of a run as it was recorded, by group and name; lists and words among them."""
     return {

@@ -73,10 +73,10 @@ def _up_to_date(night: Night, found: Found, before: Summary | None, show: Callab
             finished += 1
             show(f"[{finished}/{len(due)}] {task.name}")
             if time.monotonic() - saved > CHECKPOINT:
-                write_summary(_summary(night, found, entries, finished, before), night.site)
+                write_summary(_summary(night, found, entries, (finished, len(due)), before), night.site)
                 saved = time.monotonic()
     finally:
-        summary = _summary(night, found, entries, finished, before)
+        summary = _summary(night, found, entries, (finished, len(due)), before)
         write_summary(summary, night.site)
         write_page(night.site / INDEX, render_site(summary, tool=TOOL))
     return summary
@@ -105,14 +105,17 @@ def _due(task: Task) -> bool:
     return not (task.site / task.report).is_file()
 
 
-def _summary(night: Night, found: Found, entries: dict[str, Entry], reported: int, before: Summary | None) -> Summary:
+def _summary(
+    night: Night, found: Found, entries: dict[str, Entry], done: tuple[int, int], before: Summary | None
+) -> Summary:
     present = {_name(night, run) for run in found.runs}
     return Summary(
         tool=TOOL,
         root=str(night.root),
         made=now(),
         fail_on=night.settings.fail_on,
-        reported=reported,
+        reported=done[0],
+        waiting=done[1] - done[0],
         runs=tuple(entries[name] for name in sorted(entries)),
         lost=tuple(entry.run for entry in before.runs if entry.run not in present) if before else (),
         closed=tuple(path.as_posix() for path in found.closed),

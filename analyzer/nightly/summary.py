@@ -79,8 +79,8 @@ class Entry:
 class Summary:
     """A night: when it was `made`, over which root, and every run.
 
-    `reported`: how many runs were judged anew. `lost`: runs of the night before that are no longer there; `closed`:
-    directories that could not be searched.
+    `reported`: how many runs were judged anew; `waiting`: how many were still to be when it was cut short. `lost`: runs
+    of the night before that are no longer there; `closed`: directories that could not be searched.
     """
 
     tool: str
@@ -89,6 +89,7 @@ class Summary:
     fail_on: str
     reported: int
     runs: tuple[Entry, ...]
+    waiting: int = 0
     lost: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
 

@@ -31,6 +31,8 @@ def _lines(summary: Summary) -> Iterator[str]:
     when = summary.made[:16].replace("T", " ")
     runs = plural(len(summary.runs), "run")
     yield f"{runs} under {summary.root}, {when} UTC: {count(summary.reported)} judged anew, the others had not changed."
+    if summary.waiting:
+        yield f"It was cut short: {plural(summary.waiting, 'run')} still to be judged."
     if summary.lost:
         yield f"No longer there: {listed(summary.lost, 5)}. Their reports were left where they are."
     if summary.closed:

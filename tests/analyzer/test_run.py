@@ -496,3 +496,12 @@ def test_a_column_of_few_values_is_what_was_recorded_however_often_it_is_asked_f
             "optimizer": pl.Int64,
         }
     assert run.count("steps", "grad_norm") == 12 - values.count(None)
+
+
+def test_a_run_afresh_reads_the_same_and_holds_nothing(tmp_path: Path) -> None:
+    run = open_run(write_run(tmp_path / "r", {"loss": [3.0, 2.0]}))
+    run.frame("steps", "loss")
+    again = run.afresh()
+    assert again.name == run.name
+    assert again._series == {}
+    assert again.frame("steps", "loss").equals(run.frame("steps", "loss"))

@@ -235,6 +235,7 @@ def test_a_night_that_is_cut_short_is_not_lost(nights: Nights, monkeypatch) -> N
     with pytest.raises(KeyboardInterrupt):
         nights.pass_one()
     assert [row.one("th").text for row in nights.index().one("tbody").all("tr")] == ["a", "c"]
+    assert "It was cut short: 1 run still to be judged." in nights.index().text
     monkeypatch.setattr(work, "render_report", fine)
     nights.pass_one()
     assert nights.judged == ["group/b"]
