@@ -15,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 from .call import time_first
 from .fast_paths import FastPaths
 from .hooks import Hook, watched
-from .losses import LossCall, LossWatch, individual_losses, is_stateless
+from .losses import LossCall, LossWatch, individual_losses, is_stateless, part_of
 from .nested import tensors_in
 from .step import MicroBatch
 
@@ -125,6 +125,8 @@ class ForwardWatch:
             batch.prediction, batch.target, batch.loss_name = call.prediction, call.target, call.name
             batch.ignore_index = call.arguments.get("ignore_index")
             batch.weighted = any(call.arguments.get(name) is not None for name in ("weight", "pos_weight"))
+            with torch._C.DisableTorchFunction():
+                batch.part = loss.detach() if stated else part_of(loss, calls)
         if outputs is not None:
             batch.prediction, batch.target = outputs.detach(), None if targets is None else targets.detach()
         if unreduced is not None:

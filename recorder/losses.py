@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from .graph import Walk, is_leaf
 from .precision import widened, widest
+from .written import WrittenLosses
 
 FUNCTIONS: Mapping[Callable[..., Tensor], inspect.Signature] = {
     function: inspect.signature(function)
@@ -49,7 +50,7 @@ _OLD_REDUCTION = ("reduction", "size_average", "reduce")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossCall:
-    """One call of a functional loss that was seen."""
+    """One call of a functional loss that was seen, or of one written out that does the same."""
 
     function: Callable[..., Tensor]
     arguments: Mapping[str, Any]
@@ -74,22 +75,32 @@ class LossCall:
     def elements(self) -> Tensor:
         """The unreduced losses, detached, at least in float32."""
         arguments = {name: widened(value) for name, value in self.arguments.items() if name not in _OLD_REDUCTION}
+        if self.function in (F.mse_loss, F.l1_loss):  # which warn of it where nobody asked
+            names = ("input", "target")
+            together = torch.broadcast_tensors(*(arguments[name] for name in names))
+            arguments |= zip(names, together, strict=True)
         with torch.no_grad():
             return self.function(**arguments, reduction="none")
 
 
 class LossWatch(TorchFunctionMode):
-    """While entered, notes the functional losses that are called. It changes nothing about them."""
+    """While entered, notes the losses that are called or written out. It changes nothing about them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[LossCall] = []
+        self._written = WrittenLosses()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
+        if torch.compiler.is_compiling():  # which traces this too, and again whenever what is kept here changes
+            return result
         if func in FUNCTIONS and isinstance(result, Tensor) and result.requires_grad:
             bound = FUNCTIONS[func].bind(*args, **(kwargs or {}))
             self.calls.append(LossCall(func, dict(bound.arguments), result))
+        elif written := self._written.note(func, args, kwargs or {}, result):
+            self.calls = [call for call in self.calls if call.result is not args[0]]  # a multiple takes its place
+            self.calls.append(LossCall(written.function, written.arguments, result))
         return result
 
 
@@ -120,6 +131,16 @@ def individual_losses(
     each = elements.reshape(count, -1).sum(1)
     part = loss.detach() if stated else call.result.detach() * factor
     return _scaled(each, part) + (loss.detach() - part), ""  # what is added (a penalty) is the same for every sample
+
+
+def part_of(loss: Tensor, calls: Sequence[LossCall]) -> Tensor | None:
+    """The part of `loss` (0-d, with its graph) that the calls make, 0-d; None where it is no sum with multiples of one.
+
+    What is left of the loss are terms of the user's own: penalties, divergences, an entropy.
+    """
+    factors = [(call.result.detach(), _factor(loss.grad_fn, call.result.grad_fn)) for call in calls]
+    parts = [result * factor for result, factor in factors if factor is not None]
+    return torch.stack(parts).sum() if parts else None
 
 
 def sample_count(losses: Sequence[int], inputs: Sequence[Sequence[int]], *, by_time: bool = False) -> int | None:
@@ -188,6 +209,7 @@ _ON_THE_WAY: Mapping[str, Callable[[Any, int], Any]] = {
     "SubBackward0": lambda node, position: -node._saved_alpha if position else 1.0,
     "MulBackward0": lambda node, position: _precisely(node._saved_self if position else node._saved_other),
     "DivBackward0": lambda node, _: 1.0 / _precisely(node._saved_other),
+    "NegBackward0": lambda *_: -1.0,
     "ToCopyBackward0": lambda *_: 1.0,
 }
 """Operations that a loss may pass, and the factor that each applies to the operand at a position."""

@@ -162,6 +162,8 @@ def _reduced(a: Arguments, values: Tensor, weight: Tensor, total: Tensor | int) 
     """Second derivatives as they enter the loss that is differentiated."""
     if a.get("size_average") is not None or a.get("reduce") is not None:
         raise NoCurvature("it was called with size_average or reduce, which reduction= replaced")
+    if a.get("reduction") == "own":
+        raise NoCurvature("it is written out, and neither a mean nor a sum")
     return values * weight / total if a.get("reduction", "mean") == "mean" else values * weight
 
 

@@ -149,7 +149,9 @@ class Recorder:
         sparse = {i.name: SPARSER * self._every for i in instruments if i.sparse}
         own = sparse | {name: every for name, every in self._own.items() if every is not None}
         self._moments = Moments(self._context, instruments, self._strict, own)
-        schedule = Schedule(self._every, self._dense_steps, attempt.first_step, own, frozenset(sparse))
+        schedule = Schedule(
+            self._every, self._dense_steps, attempt.first_step, own, frozenset(sparse), len(self._optimizers) > 1
+        )
         self._stepping = Stepping(self._context, self._moments, schedule, self._outlet)
         self._context.event("start", f"attempt {attempt.number} began at step {attempt.first_step}")
 

@@ -26,6 +26,8 @@ class Schedule:
     """Steps between the probes of instruments that have an interval of their own, by name."""
     sparse: frozenset[str] = frozenset()
     """Those among them that are too expensive to probe densely."""
+    several_optimizers: bool = False
+    """They may take turns in any rhythm: a probe falls on another step of each interval, so as to meet all of them."""
     _dense_until: int = 0
     _rates: tuple[float, ...] | None = None
 
@@ -38,7 +40,7 @@ class Schedule:
             if self._rates is not None and _jumped(self._rates, rates):
                 self._dense_until = max(self._dense_until, step + JUMP_STEPS)
             self._rates = rates
-        return step < self._dense_until or step % self.every == 0
+        return step < self._dense_until or self._meets(step, self.every)
 
     def due(self, step: int) -> frozenset[str]:
         """Instruments with an interval of their own that probe at `step`; ask after `probed`."""
@@ -46,10 +48,16 @@ class Schedule:
             return _NOBODY
         dense = step < self._dense_until
         return frozenset(
-            name for name, every in self.own.items() if step % every == 0 or (dense and name not in self.sparse)
+            name for name, every in self.own.items() if self._meets(step, every) or (dense and name not in self.sparse)
         )
 
+    def _meets(self, step: int, every: int) -> bool:
+        number, within = divmod(step, every)
+        return within == (int(number * _GOLDEN % 1 * every) if self.several_optimizers else 0)
 
+
+_GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples, less their whole parts, spread evenly and never repeat."""
 _NOBODY: frozenset[str] = frozenset()
 
 

@@ -94,6 +94,13 @@ STEPS = _table(
         "loss of the step's batch before the update: the sum of what was differentiated",
         Ranks("mean", "batch_size"),
     ),
+    Column(
+        "loss_part",
+        "float64",
+        "",
+        "part of the loss that the losses seen being called make; what is left are terms of the user's own",
+        Ranks("mean", "batch_size"),
+    ),
     Column("lr", "list<float64>", "", "learning rate of each parameter group, all optimizers in order", FIRST),
     Column("grad_norm", "float64", "", "Euclidean norm of the gradient of all tensors after the backward pass", FIRST),
     Column("grad_norm_clipped", "float64", "", "the same when the optimizer steps; null if nothing changed it", FIRST),

@@ -41,6 +41,8 @@ class MicroBatch:
     losses: Tensor | None = None
     """(samples,), individual losses, scaled so that their mean is the loss; None with the reason below."""
     reason: str = "the forward pass was not seen"
+    part: Tensor | None = None
+    """0-d, what the losses that were seen add to the loss."""
     again: bool = False
     """Whether it differentiates through the forward pass of the micro-batch before once more: the same samples."""
 

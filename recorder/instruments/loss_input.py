@@ -25,6 +25,7 @@ IGNORED = -100
 """Target that the classification losses of torch leave out unless told otherwise."""
 
 _MERGE: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "loss_part": torch.add,
     "prediction_min": torch.minimum,
     "prediction_max": torch.maximum,
     "prediction_sum_min": torch.minimum,
@@ -74,7 +75,7 @@ class LossInput(Instrument):
             self._explain(tuple(_MERGE), UNSEEN)
             return
         self._tell(micro)
-        values = self._prediction(micro.prediction, micro) | self._target(micro)
+        values = self._part(micro) | self._prediction(micro.prediction, micro) | self._target(micro)
         self._values |= merged(self._values, values)
         for column, value in self._values.items():
             step.put_vector(column, value) if value.ndim else step.put(column, value)
@@ -86,6 +87,12 @@ class LossInput(Instrument):
             detail = described(micro)
             given = f"{_words(detail, 'prediction')} and {_words(detail, 'target')}"
             self.context.event("loss-input", f"{detail['loss'] or 'The loss'} is given {given}", **detail)
+
+    def _part(self, micro: MicroBatch) -> dict[str, Tensor]:
+        if micro.part is None:
+            self._explain(("loss_part",), "the loss is no sum with a multiple of a loss that was seen being called")
+            return {}
+        return {"loss_part": micro.part}
 
     def _prediction(self, prediction: Tensor, micro: MicroBatch) -> dict[str, Tensor]:
         if not has_range(prediction):

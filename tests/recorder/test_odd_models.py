@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import torch
+import torch._dynamo.testing
 import torch.nn.functional as F  # noqa: N812
 from support.nosync import no_sync
 from torch import Tensor, nn

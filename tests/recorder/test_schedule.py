@@ -32,6 +32,14 @@ def test_a_rate_of_zero_and_its_end_are_jumps_once() -> None:
     assert found == [0, *range(40, 40 + JUMP_STEPS)]
 
 
+@given(st.integers(1, 40), st.lists(st.integers(0, 2), min_size=1, max_size=7))
+def test_optimizers_that_take_turns_are_all_met(every: int, turns: list[int]) -> None:
+    schedule = Schedule(every, 0, several_optimizers=True)
+    found = probed(schedule, [0.1] * (every * len(turns) * 60))
+    assert {turns[s % len(turns)] for s in found} == set(turns)
+    assert [s // every for s in found] == list(range(len(turns) * 60))
+
+
 def test_an_instrument_with_an_interval_of_its_own_keeps_to_it() -> None:
     schedule = Schedule(16, 0, own={"alpha": 4})
     due = [s for s in range(40) if (schedule.probed(s, (0.1,)), schedule.due(s))[1]]

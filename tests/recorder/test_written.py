@@ -1,0 +1,140 @@
+"""Losses written out in elementary operations, against torch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from recorder.losses import LossWatch, individual_losses, part_of
+
+Formula = Callable[[Tensor, Tensor], Tensor]
+
+SQUARES: dict[str, tuple[Formula, float]] = {
+    "a power": (lambda p, t: ((p - t) ** 2).mean(), 1.0),
+    "the other way round": (lambda p, t: (t - p).pow(2).mean(), 1.0),
+    "functions": (lambda p, t: torch.mean(torch.square(torch.sub(p, t))), 1.0),
+    "itself times itself": (lambda p, t: (lambda d: (d * d).mean())(p - t), 1.0),
+    "half": (lambda p, t: 0.5 * ((p - t) ** 2).mean(), 0.5),
+    "half before the mean": (lambda p, t: ((p - t) ** 2 / 2).mean(), 0.5),
+    "a sum over outputs": (lambda p, t: ((p - t) ** 2).sum(1).mean(), 3.0),
+    "a sum over all": (lambda p, t: ((p - t) ** 2).sum() / len(p), 3.0),
+    "negated": (lambda p, t: -((p - t) ** 2).mean(), -1.0),
+}
+
+
+def made(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True) * 1.5
+
+
+@pytest.mark.parametrize("name", SQUARES)
+def test_a_squared_error_is_one_however_it_is_written(name: str) -> None:
+    formula, factor = SQUARES[name]
+    prediction, target = made(6, 3), torch.randn(6, 3, dtype=torch.float64)
+    with LossWatch() as watch:
+        loss = formula(prediction, target)
+    (call,) = watch.calls
+    assert call.name == "mse_loss"
+    assert call.prediction is not None
+    assert torch.equal(call.prediction, prediction)
+    assert call.target is target or (call.target is not None and torch.equal(call.target, target))
+    assert loss.item() == pytest.approx(factor * F.mse_loss(prediction, target).item(), rel=1e-12)
+    each, reason = individual_losses(call, loss, [(6, 3)])
+    assert each is not None, reason
+    torch.testing.assert_close(each, factor * ((prediction - target) ** 2).mean(1).detach(), rtol=1e-10, atol=0)
+
+
+def test_an_absolute_error() -> None:
+    prediction, target = made(6, 3), torch.randn(6, 3, dtype=torch.float64)
+    with LossWatch() as watch:
+        torch.abs(target - prediction).mean()
+        (prediction - target).abs().mean()
+    assert [call.name for call in watch.calls] == ["l1_loss", "l1_loss"]
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda x, y: -F.log_softmax(x, 1).gather(1, y[:, None]).mean(),
+        lambda x, y: -x.log_softmax(-1)[torch.arange(len(y)), y].mean(),
+        lambda x, y: (-torch.log_softmax(x, dim=1)[range(len(y)), y]).mean(),
+        lambda x, y: x.log_softmax(1).gather(1, y.unsqueeze(1)).squeeze(1).neg().mean(),
+    ],
+    ids=["gather", "rows", "range", "squeezed"],
+)
+def test_a_cross_entropy_by_log_softmax(formula: Formula) -> None:
+    x, y = made(6, 4), torch.randint(0, 4, (6,))
+    with LossWatch() as watch:
+        loss = formula(x, y)
+    (call,) = watch.calls
+    assert call.name == "nll_loss"
+    assert call.target is not None
+    assert torch.equal(call.target, y)
+    each, reason = individual_losses(call, loss, [(6, 4)])
+    assert each is not None, reason
+    torch.testing.assert_close(each, F.cross_entropy(x, y, reduction="none").detach(), rtol=1e-10, atol=0)
+
+
+def test_a_minus_that_was_forgotten_makes_a_negative_loss() -> None:
+    x, y = made(6, 4), torch.randint(0, 4, (6,))
+    with LossWatch() as watch:
+        loss = x.log_softmax(1).gather(1, y[:, None]).mean()
+    each, _ = individual_losses(watch.calls[0], loss, [(6, 4)])
+    assert each is not None
+    torch.testing.assert_close(each, -F.cross_entropy(x, y, reduction="none").detach(), rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda x, y: -(x.log_softmax(1).gather(1, y[:, None]) * torch.rand(6, 1, dtype=torch.float64)).mean(),
+        lambda x, _: ((x - x.roll(1, 0)) ** 2).mean(),
+        lambda x, _: ((x - 1.0) ** 2).mean(),
+        lambda x, _: (x - torch.zeros(6, 4, dtype=torch.float64)).pow(4).mean(),
+        lambda x, _: (x - torch.zeros(6, 4, dtype=torch.float64)).mean(),
+        lambda x, _: (x.abs() * 2).sum(),
+    ],
+    ids=["policy gradient", "two predictions", "no target", "fourth power", "plain difference", "penalty"],
+)
+def test_what_is_no_such_loss_is_taken_for_none(formula: Formula) -> None:
+    with LossWatch() as watch:
+        formula(made(6, 4), torch.randint(0, 4, (6,)))
+    assert watch.calls == []
+
+
+def test_a_penalty_that_draws_parameters_to_where_they_were_is_none() -> None:
+    weight = torch.nn.Parameter(torch.randn(6, 4))
+    anchor = weight.detach().clone()
+    with LossWatch() as watch:
+        ((weight - anchor) ** 2).sum()
+    assert watch.calls == []
+
+
+def test_shapes_that_broadcast_are_seen_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    prediction, target = made(6, 1), torch.randn(6, dtype=torch.float64)
+    with LossWatch() as watch:
+        loss = ((prediction - target) ** 2).mean()
+    (call,) = watch.calls
+    each, _ = individual_losses(call, loss, [(6, 4)])
+    assert call.prediction is not None
+    assert call.target is not None
+    assert (call.prediction.shape, call.target.shape) == ((6, 1), (6,))
+    assert each is not None
+    assert not [warning for warning in recwarn if "broadcast" in str(warning.message) or "size" in str(warning.message)]
+
+
+def test_the_part_of_a_loss_that_was_seen() -> None:
+    x, y = made(6, 4), torch.randint(0, 4, (6,))
+    target = torch.randn(6, 4, dtype=torch.float64)
+    with LossWatch() as watch:
+        first, second = F.cross_entropy(x, y), ((x - target) ** 2).mean()
+        loss = 2 * first + second / 4 - 0.1 * x.pow(4).sum()
+    part = part_of(loss, watch.calls)
+    assert part is not None
+    assert part.item() == pytest.approx(2 * first.item() + second.item() / 4, rel=1e-12)
+    with LossWatch() as watch:
+        loss = F.cross_entropy(x, y).exp()
+    assert part_of(loss, watch.calls) is None
