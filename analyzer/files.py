@@ -37,7 +37,7 @@ def write_text(path: Path, text: str) -> None:
         if path.exists() and not path.is_file():  # a pipe or a device, such as /dev/stdout
             path.write_text(text, encoding="utf-8", errors="replace")
             return
-        _replace(path.resolve(), text.encode("utf-8", "replace"))
+        replace_file(path.resolve(), text.encode("utf-8", "replace"))
     except OSError as error:
         raise GlideslopeError(f"{path} cannot be written ({error.strerror or error}): name another file.") from None
 
@@ -82,8 +82,8 @@ def whole_file(path: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """The new content under the old name, with the permissions that a new file would have."""
+def replace_file(path: Path, content: bytes) -> None:
+    """The new content under the old name, with the permissions that a new file would have. Raises OSError."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     unfinished = Path(name)
     try:

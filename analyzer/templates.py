@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 _PACKAGED = Path(__file__).parent / "_templates"
 _CHECKOUT = Path(__file__).parent.parent / "reports" / "templates"
@@ -25,18 +24,6 @@ def render(name: str, **context: Any) -> str:
     """
     page = _environment().get_template(name).render(context)
     return page.encode("utf-8", "replace").decode("utf-8")
-
-
-@cache
-def javascript() -> Markup:
-    """Vega, Vega-Lite and Vega-Embed as one script, wrapped so that its minified names stay its own.
-
-    It comes from the installed vl-convert, so no copy of it is kept, and no page loads it from elsewhere.
-    """
-    import vl_convert
-
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return Markup("(()=>{" + bundle.replace("</script", "<\\/script") + "})();")
 
 
 @cache

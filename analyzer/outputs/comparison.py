@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import wording
+from ..bundle import javascript
 from ..charts.theme import CONFIG
 from ..comparison.build import compare
 from ..page.comparison import comparison_view
 from ..page.specs import script_json
-from ..templates import javascript, render
+from ..templates import render
 from .html import POLICY
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import wording
 from ..baseline import changes
+from ..bundle import javascript
 from ..calibration import sentences
 from ..charts.base import Section
 from ..charts.tensor_history import KEYS, left_out
@@ -23,7 +24,7 @@ from ..page.specs import script_json
 from ..page.still import Stills
 from ..page.verdict import verdict_of
 from ..precedence import every
-from ..templates import javascript, render
+from ..templates import render
 
 if TYPE_CHECKING:
     from ..findings import Finding, RunResult
