@@ -16,8 +16,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from .graph import Walk, is_leaf
 from .precision import widened, widest
+from .terms import beside, factor_of, shares_nodes
 from .written import WrittenLosses
 
 FUNCTIONS: Mapping[Callable[..., Tensor], inspect.Signature] = {
@@ -118,10 +118,10 @@ def individual_losses(
     `stated`: the user says that the call made the loss, so that the graph need not show it. `by_time`: the inputs may
     run over time first.
     """
-    factor = 1.0 if stated else _factor(loss.grad_fn, call.result.grad_fn)
+    factor = 1.0 if stated else factor_of(call.result, loss)
     if factor is None:
         return None, f"the loss is no multiple of the one call of {call.name} that was seen, nor a sum with it"
-    if not stated and _shares_nodes(_beside(loss.grad_fn, call.result.grad_fn), call.result):
+    if not stated and shares_nodes(beside(call.result, loss), call.result):
         return None, f"what is added to {call.name} depends on the samples too, in a way that was not seen"
     elements = call.elements()
     count = sample_count(elements.shape, inputs, by_time=by_time)
@@ -129,7 +129,7 @@ def individual_losses(
         shapes = ", ".join(str(tuple(shape)) for shape in inputs)
         return None, f"losses of shape {tuple(elements.shape)} cannot be assigned to inputs of shape {shapes}"
     each = elements.reshape(count, -1).sum(1)
-    part = loss.detach() if stated else call.result.detach() * factor
+    part = loss.detach() if stated else call.result.detach().sum() * factor
     return _scaled(each, part) + (loss.detach() - part), ""  # what is added (a penalty) is the same for every sample
 
 
@@ -138,8 +138,8 @@ def part_of(loss: Tensor, calls: Sequence[LossCall]) -> Tensor | None:
 
     What is left of the loss are terms of the user's own: penalties, divergences, an entropy.
     """
-    factors = [(call.result.detach(), _factor(loss.grad_fn, call.result.grad_fn)) for call in calls]
-    parts = [result * factor for result, factor in factors if factor is not None]
+    factors = [(call.result.detach(), factor_of(call.result, loss)) for call in calls]
+    parts = [result.sum() * factor for result, factor in factors if factor is not None]
     return torch.stack(parts).sum() if parts else None
 
 
@@ -166,55 +166,3 @@ def _scaled(each: Tensor, mean: Tensor) -> Tensor:
     each = each.to(widest(each.device))
     present = each.mean()
     return each * torch.where(present == 0, torch.zeros_like(present), mean / present)
-
-
-def _factor(node: Any, seen: Any, depth: int = 16) -> Tensor | float | None:
-    """By what the seen loss was multiplied on its way, through sums, to the differentiated one; None if otherwise."""
-    if node is seen:
-        return 1.0
-    if node is None or depth == 0 or node.name() not in _ON_THE_WAY:
-        return None
-    found: list[Tensor | float] = []
-    for position, (following, _) in enumerate(node.next_functions):
-        factor = _factor(following, seen, depth - 1)
-        if factor is not None:
-            own: Tensor | float = _ON_THE_WAY[node.name()](node, position)
-            found.append(factor * own)
-    if not found or (len(found) > 1 and node.name() not in _SUMS):  # a product with itself is no multiple
-        return None
-    return sum(found[1:], found[0])
-
-
-def _beside(node: Any, seen: Any) -> list[Any]:
-    """Nodes of what is added to the seen loss on its way to the differentiated one."""
-    if node is None or node is seen or node.name() not in _ON_THE_WAY:
-        return []
-    following = [n for n, _ in node.next_functions if n is not None]
-    on_the_way = [n for n in following if _factor(n, seen) is not None]
-    added = [n for n in following if n not in on_the_way] if node.name() in _SUMS else []
-    return added + [found for n in on_the_way for found in _beside(n, seen)]
-
-
-def _shares_nodes(added: Sequence[Any], seen: Tensor) -> bool:
-    """Whether what is added was computed, in part, from what the seen loss was: from outputs, not from parameters."""
-    if not added:
-        return False
-    inner = {node for node in Walk(seen) if not is_leaf(node)}
-    return any(node in inner for start in added for node in Walk(start))
-
-
-_SUMS = ("AddBackward0", "SubBackward0")
-_ON_THE_WAY: Mapping[str, Callable[[Any, int], Any]] = {
-    "AddBackward0": lambda node, position: node._saved_alpha if position else 1.0,
-    "SubBackward0": lambda node, position: -node._saved_alpha if position else 1.0,
-    "MulBackward0": lambda node, position: _precisely(node._saved_self if position else node._saved_other),
-    "DivBackward0": lambda node, _: 1.0 / _precisely(node._saved_other),
-    "NegBackward0": lambda *_: -1.0,
-    "ToCopyBackward0": lambda *_: 1.0,
-}
-"""Operations that a loss may pass, and the factor that each applies to the operand at a position."""
-
-
-def _precisely(value: Tensor) -> Tensor:
-    """A factor in full precision; what was a number of Python's would give way to the default precision."""
-    return value.detach().to(widest(value.device), copy=True)

@@ -25,7 +25,8 @@ class RateDecayed(Detector):
     or over the last quarter of what the rates add up to), at a pace that would have led much further, got on more
     slowly since, and if much was left to learn.
     A cosine or a linear decay to zero that ends with the run spends a sixth of it there at most. A loss that had
-    settled before the rate fell, and a training that learned nearly all there was, are no findings.
+    settled before the rate fell, and a training that learned nearly all there was, are no findings. Worth a note is a
+    rate below a thousandth of its peak for two fifths of a run that did not learn nearly all.
 
     ## Why it matters
     Steps of nearly no length change nothing: the run costs as much as one that goes on learning. Its loss looks
@@ -43,6 +44,7 @@ class RateDecayed(Detector):
       mean rate up to there. Calibrated, schedules that were too short missed 0.26 and more.
     - `errors` (3 standard errors of the fall right before).
     - `learned` (0.9, share of what there was to learn): above it the decay came in time.
+    - `nothing` (0.001, of the peak) and `idle` (0.4, share of the run): no step decay or cosine of the zoo came near.
 
     ## References
     - Full Stack Deep Learning, Troubleshooting: flat too early. Loshchilov and Hutter 2017 on cosine decay.
@@ -66,6 +68,10 @@ class RateDecayed(Detector):
     """Standard errors."""
     learned: float = 0.9
     """Share of what there was to learn."""
+    nothing: float = 1e-3
+    """Share of the peak rate."""
+    idle: float = 0.4
+    """Share of the run."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding."""
@@ -74,11 +80,13 @@ class RateDecayed(Detector):
         progress = measured(run)
         if progress is None:
             raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
-        found = decay(run, self.share)
-        if found is None or found.rest < self.rest or found.steps < self.steps:
+        found, stopped = decay(run, self.share), decay(run, self.nothing)
+        if found is None or found.rest < self.rest or found.steps < self.steps or self._done(progress):
             return
-        if self._was_falling(found) and self._slower(found, progress) and not self._done(progress):
+        if self._was_falling(found) and self._slower(found, progress):
             yield self._finding(run, progress, found)
+        elif stopped is not None and stopped.rest >= self.idle:
+            yield self._idle(run, progress, stopped)
 
     def _was_falling(self, found: Decay) -> bool:
         fall = found.fall
@@ -93,6 +101,27 @@ class RateDecayed(Detector):
     def _done(self, progress: Progress) -> bool:
         share = progress.learned if progress.zero else fallen(progress)
         return did_well(progress) or share >= self.learned
+
+    def _idle(self, run: Run, progress: Progress, found: Decay) -> Finding:
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity="note",
+            message=f"From step {count(found.step)} on the learning rate is below {percent(self.nothing)} of its peak"
+            f" ({number(found.peak)}): in {percent(found.rest)} of the run hardly anything could change.",
+            confidence=0.5,
+            first_step=found.step,
+            last_step=run.last_step,
+            value=found.rest,
+            threshold=self.idle,
+            evidence=Evidence(
+                (f"The loss ended at {number(progress.end.value)}, which leaves something to learn.",),
+                ("The loss had settled, or fell too slowly to tell, before the rate fell.",),
+            ),
+            causes=_CAUSES,
+            advice=_ADVICE,
+            chart=ChartRef("steps", "lr", reference=self.nothing * found.peak),
+        )
 
     def _finding(self, run: Run, progress: Progress, found: Decay) -> Finding:
         share = progress.learned if progress.zero else fallen(progress)
@@ -110,18 +139,25 @@ class RateDecayed(Detector):
             value=found.rest,
             threshold=self.rest,
             evidence=_evidence(run, progress, found),
-            causes=(
-                "The schedule is shorter than the training",
-                "A decay factor that is too small, or applied too often",
-                "A scheduler that is stepped once a batch where once an epoch was meant",
-            ),
+            causes=_CAUSES,
             advice=(
-                "Stretch the schedule over the whole run, or end it at a tenth of the peak.",
+                _ADVICE[0],
                 f"Lower the rate once the loss has settled; in {step_range(first, last)} it had not.",
-                "Print the rate at the start of each epoch, and compare it with the schedule that was meant.",
+                _ADVICE[1],
             ),
             chart=ChartRef("steps", "lr", reference=self.share * found.peak),
         )
+
+
+_CAUSES = (
+    "The schedule is shorter than the training",
+    "A decay factor that is too small, or applied too often",
+    "A scheduler that is stepped once a batch where once an epoch was meant",
+)
+_ADVICE = (
+    "Stretch the schedule over the whole run, or end it at a tenth of the peak.",
+    "Print the rate at the start of each epoch, and compare it with the schedule that was meant.",
+)
 
 
 def _evidence(run: Run, progress: Progress, found: Decay) -> Evidence:

@@ -31,7 +31,7 @@ class RateTooSmall(Detector):
     fifth in all. *The loss:* it has fallen by less than a fifth, and is not at a floor: the model knows little more
     than one that never saw its input. Small updates of a training that has converged are no finding, nor those of the
     first layers alone, which are vanishing gradients. Worth a note are steps below 2e-3 that lead straight on while
-    much is left to learn, and, where the loss does not tell (adversarial, negative), an optimizer whose layers hardly
+    much is left to learn or the loss, whose scale is not known, falls on to the end, and, where the loss does not tell (adversarial, negative), an optimizer whose layers hardly
     move.
     Alpha is told as evidence only: a step that hardly moves has an alpha of -1 without noise, but of -1/(1 + noise
     scale / batch size) with it, so that no threshold separates.
@@ -111,7 +111,9 @@ class RateTooSmall(Detector):
         """Whether small steps lead straight on, with much left to learn: larger ones would do."""
         straight = straightness(run)
         small = scalar(inside["largest"].median()) < 2 * self.ratio
-        return small and straight is not None and straight > self.straight_on and 0 < progress.learned < self.left
+        if not small or straight is None or straight <= self.straight_on or progress.learned <= 0:
+            return False
+        return progress.learned < self.left or (progress.zero is None and still_falling(run))
 
     def _standing(self, run: Run) -> Iterator[Finding]:
         """Where the loss does not tell: optimizers whose steps could not have got anywhere. Raises if there is none."""

@@ -138,3 +138,23 @@ def test_the_part_of_a_loss_that_was_seen() -> None:
     with LossWatch() as watch:
         loss = F.cross_entropy(x, y).exp()
     assert part_of(loss, watch.calls) is None
+
+
+def test_the_part_of_a_loss_that_was_reduced_afterwards() -> None:
+    """As of a variational autoencoder: unreduced terms are summed over pixels, added, and averaged over samples."""
+    x, y, z = made(6, 4), torch.rand(6, 4, dtype=torch.float64), made(6, 2)
+    with LossWatch() as watch:
+        reconstruction = F.binary_cross_entropy_with_logits(x, y, reduction="none").sum(1)
+        loss = (reconstruction + 2 * z.pow(4).sum(1)).mean() / 5
+    part = part_of(loss, watch.calls)
+    assert part is not None
+    assert part.item() == pytest.approx(reconstruction.mean().item() / 5, rel=1e-12)
+
+
+def test_a_part_that_was_repeated_or_weighed_entry_by_entry_is_not_known() -> None:
+    x, y, z = made(6), torch.randn(6, dtype=torch.float64), made(6, 1)
+    with LossWatch() as watch:
+        errors = F.mse_loss(x, y, reduction="none")
+        repeated, weighted = (errors + z**4).mean(), (errors * torch.arange(6)).mean()
+    assert part_of(repeated, watch.calls) is None
+    assert part_of(weighted, watch.calls) is None
