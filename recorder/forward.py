@@ -116,10 +116,10 @@ class ForwardWatch:
         """The micro-batch whose `loss` (0-d, with graph) is about to be differentiated."""
         batch = MicroBatch(loss.detach(), inputs=self._inputs.inputs, again=self._inputs.answered())
         shapes = [t.shape for t in batch.inputs if t.dim()]
-        calls = self.loss_calls = self._seen_calls()
+        calls = self.loss_calls = self._seen_calls(loss)
         stated = not calls and outputs is not None and targets is not None
         if stated:
-            calls = self._stated_call(outputs, targets)
+            calls = self._stated_call(loss, outputs, targets)
         if calls:
             call = calls[-1]
             batch.prediction, batch.target, batch.loss_name = call.prediction, call.target, call.name
@@ -145,17 +145,16 @@ class ForwardWatch:
             batch.samples = shapes[0][0]
         return batch
 
-    def _seen_calls(self) -> list[LossCall]:
+    def _seen_calls(self, loss: Tensor) -> list[LossCall]:
         """The loss calls since the last backward pass."""
         assert self._losses is not None
-        calls, self._losses.calls = self._losses.calls, []
-        return calls
+        return self._losses.take(loss)
 
-    def _stated_call(self, outputs: Tensor | None, targets: Tensor | None) -> list[LossCall]:
+    def _stated_call(self, loss: Tensor, outputs: Tensor | None, targets: Tensor | None) -> list[LossCall]:
         """The call that the user tells of; only a loss of torch's own is made again, since others may keep a state."""
         if not is_stateless(self._loss_fn):
             return []
         function = self._loss_fn.forward if isinstance(self._loss_fn, nn.Module) else self._loss_fn
         with torch.enable_grad():
             function(outputs, targets)
-        return self._seen_calls()
+        return self._seen_calls(loss)

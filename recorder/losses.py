@@ -89,6 +89,7 @@ class LossWatch(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[LossCall] = []
+        """Those that were called."""
         self._written = WrittenLosses()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -98,10 +99,16 @@ class LossWatch(TorchFunctionMode):
         if func in FUNCTIONS and isinstance(result, Tensor) and result.requires_grad:
             bound = FUNCTIONS[func].bind(*args, **(kwargs or {}))
             self.calls.append(LossCall(func, dict(bound.arguments), result))
-        elif written := self._written.note(func, args, kwargs or {}, result):
-            self.calls = [call for call in self.calls if call.result is not args[0]]  # a multiple takes its place
-            self.calls.append(LossCall(written.function, written.arguments, result))
+        else:
+            self._written.note(func, args, kwargs or {}, result)
         return result
+
+    def take(self, loss: Tensor) -> list[LossCall]:
+        """The losses that were called since the last time; if none was, those that `loss` (with graph) was made of."""
+        written = [] if self.calls else self._written.behind(loss)
+        calls, self.calls = self.calls, []
+        self._written.forget()
+        return calls or [LossCall(draft.function, draft.arguments, result) for draft, result in written]
 
 
 def is_stateless(loss_fn: object) -> TypeGuard[Callable[..., Tensor]]:

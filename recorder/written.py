@@ -9,11 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
+
+from .graph import Walk
+from .terms import factor_of
+
+NEAR = 200
+"""Nodes behind a loss among which errors are looked for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,12 +36,14 @@ class Draft:
     """Errors of single entries that there are."""
     weight: float = 1.0
     """Of each error in an entry of the tensor."""
+    whole: bool = False
+    """Whether the tensor has one entry, of all errors."""
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Those that make torch's function do the same."""
-        mean = math.isclose(self.weight * self.count, 1.0)
-        reduction = "mean" if mean else "sum" if self.weight == 1.0 else "own"
+        """Those that make torch's function do the same, but for `own` reductions."""
+        mean = self.whole and math.isclose(self.weight * self.count, 1.0)
+        reduction = "mean" if mean else "sum" if self.whole and self.weight == 1.0 else "own"
         return {"input": self.prediction, "target": self.target, "reduction": reduction}
 
 
@@ -43,18 +52,35 @@ class WrittenLosses:
 
     def __init__(self) -> None:
         self._drafts: WeakIdKeyDictionary = WeakIdKeyDictionary()
+        self._errors: dict[int, Tensor] = {}
+        """Errors from which no others were made, by id: nobody else may hold them."""
 
-    def note(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Draft | None:
-        """What `result` is made of, if it is a whole loss: the mean or the sum of errors, or a multiple of such."""
+    def note(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+        """Take note of one."""
         step = _STEPS.get(getattr(func, "__name__", "").strip("_"))
         if step is None or not args or not isinstance(result, Tensor) or not result.requires_grad:
-            return None
+            return
         before = self._drafts.get(args[0]) if isinstance(args[0], Tensor) else None
         found = step(before, args, kwargs, result)
         if found is None:
-            return None
-        self._drafts[result] = found
-        return found if result.dim() == 0 and found.stage == "errors" else None
+            return
+        self._drafts[result] = replace(found, whole=result.dim() == 0)
+        if found.stage == "errors":
+            self._errors.pop(id(args[0]), None)
+            self._errors[id(result)] = result
+
+    def behind(self, loss: Tensor) -> list[tuple[Draft, Tensor]]:
+        """The errors that a loss was made of, each with the tensor that is nearest to the loss.
+
+        Those that count differently, as with the advantages of a policy gradient, are no loss that torch has.
+        """
+        errors = {result.grad_fn: result for result in self._errors.values()}
+        near = [errors[node] for node in islice(Walk(loss) if errors else (), NEAR) if node in errors]
+        return [(self._drafts[e], e) for e in near if self._drafts[e].whole or factor_of(e, loss) is not None]
+
+    def forget(self) -> None:
+        """Forget what was noted."""
+        self._drafts, self._errors = WeakIdKeyDictionary(), {}
 
 
 def _subtracted(_: Draft | None, args: Sequence[Any], _kwargs: Any, _result: Any) -> Draft | None:

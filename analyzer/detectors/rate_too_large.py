@@ -32,8 +32,8 @@ class RateTooLarge(Detector):
     rate shows: at the start, in and after warm-up, and after the rate rose. A run whose outputs are far too large
     before the first update is left to GRD001 and UPD004. Steps alone are worth a note, whatever the loss says: one that
     moved half of the layers by more than their own norm, or a tenth of all that moved them by more than 6 % of it; the
-    latter are an error where nothing at all was learned. The mean of alpha decides nothing: good trainings overshoot a little
-    all the time.
+    latter are an error where nothing at all was learned. The mean of alpha decides nothing: good trainings overshoot a
+    little all the time.
 
     ## Why it matters
     Steps that overshoot throw the parameters where the model knows less than nothing. Units die there, and the loss

@@ -31,10 +31,10 @@ class RateTooSmall(Detector):
     fifth in all. *The loss:* it has fallen by less than a fifth, and is not at a floor: the model knows little more
     than one that never saw its input. Small updates of a training that has converged are no finding, nor those of the
     first layers alone, which are vanishing gradients. Worth a note are steps below 2e-3 that lead straight on while
-    much is left to learn or the loss, whose scale is not known, falls on to the end, and, where the loss does not tell (adversarial, negative), an optimizer whose layers hardly
-    move.
-    Alpha is told as evidence only: a step that hardly moves has an alpha of -1 without noise, but of -1/(1 + noise
-    scale / batch size) with it, so that no threshold separates.
+    much is left to learn or the loss, whose scale is not known, falls on to the end, and, where the loss does not tell
+    (adversarial, negative), an optimizer whose layers hardly move. Alpha is told as evidence only: a step that hardly
+    moves has an alpha of -1 without noise, but of -1/(1 + noise scale / batch size) with it, so that no threshold
+    separates.
 
     ## Why it matters
     The run costs what a good one costs, and gets nowhere. It looks like a model that cannot learn.
