@@ -127,6 +127,8 @@ class ForwardWatch:
             batch.weighted = any(call.arguments.get(name) is not None for name in ("weight", "pos_weight"))
             with torch._C.DisableTorchFunction():
                 batch.part = loss.detach() if stated else part_of(loss, calls)
+        elif self._losses is not None and self._losses.pairs is not None:
+            batch.prediction, batch.target = (tensor.detach() for tensor in self._losses.pairs)
         if outputs is not None:
             batch.prediction, batch.target = outputs.detach(), None if targets is None else targets.detach()
         if unreduced is not None:

@@ -90,6 +90,8 @@ class LossWatch(TorchFunctionMode):
         super().__init__()
         self.calls: list[LossCall] = []
         """Those that were called."""
+        self.pairs: tuple[Tensor, Tensor] | None = None
+        """A column of predictions and a row of targets that met before the loss that was asked for last."""
         self._written = WrittenLosses()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -107,6 +109,7 @@ class LossWatch(TorchFunctionMode):
         """The losses that were called since the last time; if none was, those that `loss` (with graph) was made of."""
         written = [] if self.calls else self._written.behind(loss)
         calls, self.calls = self.calls, []
+        self.pairs = self._written.pairs
         self._written.forget()
         return calls or [LossCall(draft.function, draft.arguments, result) for draft, result in written]
 

@@ -1,7 +1,8 @@
 """Losses that the user's code writes out in elementary operations, as `((prediction - target) ** 2).mean()`.
 
 They are told by what the operations are given: a difference of two tensors of which one is differentiated, its square
-or absolute value, and the reduction to a number; or log_softmax, its entries at the targets, and the reduction.
+or absolute value, and the reduction to a number; or log_softmax, its entries at the targets, and the reduction. Of
+other formulas only this is told: whether a column of predictions met a row of targets, which makes all pairs of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
@@ -54,12 +56,16 @@ class WrittenLosses:
         self._drafts: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self._errors: dict[int, Tensor] = {}
         """Errors from which no others were made, by id: nobody else may hold them."""
+        self.pairs: tuple[Tensor, Tensor] | None = None
+        """A prediction (n, 1) and a target (n,) that an operation between elements was given together."""
 
     def note(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Take note of one."""
-        step = _STEPS.get(getattr(func, "__name__", "").strip("_"))
+        name = getattr(func, "__name__", "").strip("_")
+        step = _STEPS.get(name)
         if step is None or not args or not isinstance(result, Tensor) or not result.requires_grad:
             return
+        self.pairs = (_pairs(args) if name in _BETWEEN_ELEMENTS else None) or self.pairs
         before = self._drafts.get(args[0]) if isinstance(args[0], Tensor) else None
         found = step(before, args, kwargs, result)
         if found is None:
@@ -80,15 +86,27 @@ class WrittenLosses:
 
     def forget(self) -> None:
         """Forget what was noted."""
-        self._drafts, self._errors = WeakIdKeyDictionary(), {}
+        self._drafts, self._errors, self.pairs = WeakIdKeyDictionary(), {}, None
+
+
+def _compared(args: Sequence[Any]) -> tuple[Tensor, Tensor] | None:
+    """A prediction and a target, in either order. Parameters are no predictions: a penalty draws them."""
+    tensors = [arg for arg in args[:2] if isinstance(arg, Tensor) and arg.dim() > 0]
+    predictions = [tensor for tensor in tensors if tensor.requires_grad and not tensor.is_leaf]
+    targets = [tensor for tensor in tensors if not tensor.requires_grad]
+    return (predictions[0], targets[0]) if predictions and targets else None
+
+
+def _pairs(args: Sequence[Any]) -> tuple[Tensor, Tensor] | None:
+    found = _compared(args)
+    count = 0 if found is None else found[0].numel()
+    shapes = None if found is None else {tuple(tensor.shape) for tensor in found}
+    return found if count > 1 and shapes == {(count, 1), (count,)} else None
 
 
 def _subtracted(_: Draft | None, args: Sequence[Any], _kwargs: Any, _result: Any) -> Draft | None:
-    """A prediction less a target, or the other way round. Parameters are no predictions: a penalty draws them."""
-    tensors = [arg for arg in args[:2] if isinstance(arg, Tensor) and arg.dim() > 0 and arg.is_floating_point()]
-    predictions = [tensor for tensor in tensors if tensor.requires_grad and not tensor.is_leaf]
-    targets = [tensor for tensor in tensors if not tensor.requires_grad]
-    return Draft("difference", predictions[0], targets[0]) if predictions and targets else None
+    found = _compared(args)
+    return Draft("difference", *found) if found and found[1].is_floating_point() else None
 
 
 def _squared(before: Draft | None, args: Sequence[Any], kwargs: Mapping[str, Any], result: Tensor) -> Draft | None:
@@ -141,6 +159,14 @@ def _logarithms(_: Draft | None, args: Sequence[Any], kwargs: Mapping[str, Any],
     return Draft("log-probabilities", result) if result.dim() == 2 and dim in (1, -1) else None
 
 
+def _diagonal(before: Draft | None, _args: Any, _kwargs: Any, result: Tensor) -> Draft | None:
+    """The target of each sample is the class of its number, as where pairs of views are to find each other."""
+    if before is None or before.stage != "log-probabilities" or result.dim() != 1:
+        return None
+    target = torch.arange(result.numel(), device=result.device)
+    return Draft("errors", before.prediction, target, F.nll_loss, count=result.numel(), weight=-1.0)
+
+
 def _at_targets(before: Draft | None, args: Sequence[Any], kwargs: Mapping[str, Any], _result: Any) -> Draft | None:
     """`gather(1, targets[:, None])`, or `[rows, targets]`."""
     index = args[-1] if len(args) > 1 else kwargs.get("index")
@@ -165,5 +191,8 @@ _STEPS: Mapping[str, _Step] = {
     **dict.fromkeys(("sum", "squeeze", "flatten", "reshape", "view"), _summed),
     "log_softmax": _logarithms,
     **dict.fromkeys(("gather", "getitem"), _at_targets),
+    **dict.fromkeys(("diagonal", "diag"), _diagonal),
+    **dict.fromkeys(("add", "radd"), lambda *_: None),
 }
 """What each operation makes of its first operand, by its name without underscores around it."""
+_BETWEEN_ELEMENTS = frozenset({"sub", "subtract", "rsub", "mul", "multiply", "rmul", "div", "truediv", "add", "radd"})

@@ -13,9 +13,10 @@ import polars as pl
 
 from ..depth import update_ratios
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
-from ..loss_inputs import loss_calls
+from ..loss_inputs import loss_calls, ranges
 from ..noise import Mean, batch_mean, block_length, blocks, scalar
 from ..overshoot import starting_level
+from ..own_terms import OwnTerms, own_terms
 from ..phases import phases
 from ..progress import adversarial, logit_span, loss_name, losses
 from ..run import Run
@@ -44,7 +45,9 @@ class FlippedSign(Detector):
     in nearly every block though no layer moves by more than 2 % a step, which is no step too large. Losses that are
     negative by nature (policies, critics, bounds, densities) are judged by what was logged beside them: a reward or
     another metric for which more is better, and which falls from the first fifth of the run to the last. One whose call
-    was not seen is also a finding if it is negative from the start and falls a thousandfold.
+    was not seen is also a finding if it is negative from the start and falls a thousandfold. So is a term beside a loss
+    that was called, if it is negative, falls all the time and thirtyfold at last, while the loss that was called gets
+    worse: what should be held down is driven up.
 
     ## Why it matters
     The better it seems to go, the worse the model becomes; in the end something overflows.
@@ -55,6 +58,8 @@ class FlippedSign(Detector):
     ## Options
     - `fall` (5, times the first loss): how far a negated loss of unknown level must fall. A guess.
     - `bottom` (1000, times the first loss): the same for a loss whose call was not seen. A guess.
+    - `growth` (30, times its value in the second fifth of the run): the same for a term beside the loss. Terms with the
+      right sign (penalties, divergences) were not negative at all in calibration; wrong ones grew 100 times and more.
     - `uphill` (0.8, share of the updates): by definition none should; momentum overshoots now and then.
     - `ratio` (0.02, update over weight): steps that are too large move layers by more. Calibrated with STP001.
     - `rise` (1.05, times the first loss).
@@ -78,6 +83,8 @@ class FlippedSign(Detector):
     """Times the first loss."""
     bottom: float = 1000.0
     """Times the first loss."""
+    growth: float = 30.0
+    """Times the term early in the run."""
     uphill: float = 0.8
     """Share of the updates."""
     ratio: float = 0.02
@@ -96,12 +103,15 @@ class FlippedSign(Detector):
         series = losses(run)
         if series.height < 2:
             raise NotApplicable("fewer than two steps have a finite loss")
-        if loss_name(run) not in _NEVER_NEGATIVE:
-            yield from self._of_unknown_loss(run, series)
+        terms = own_terms(run)
+        if terms is not None and terms.runs_away(self.growth):
+            yield self._finding(series, "a term beside the loss is subtracted", [_parted(terms)], 0.9)
             return
         negative = scalar((series["loss"] < 0).mean())
-        if 0 < negative < 0.95 or (series["loss"][0] < 0) != (negative > 0):
-            raise NotApplicable("the loss changes its sign: it holds more than the loss that was called")
+        mixed = 0 < negative < 0.95 or (series["loss"][0] < 0) != (negative > 0)  # it holds more than what was called
+        if mixed or not _never_negative(run):
+            yield from self._of_unknown_loss(run, series)
+            return
         found = self._negated(run, series) if negative else self._ascended(run, series)
         if found is not None:
             cause, evidence, confidence = found
@@ -141,7 +151,7 @@ class FlippedSign(Detector):
     def _negated(self, run: Run, series: pl.DataFrame) -> tuple[str, list[str], float] | None:
         first, last = float(series["loss"][0]), _last(series)
         shape = next((call.prediction for call in loss_calls(run)), None)
-        classes = shape[min(1, len(shape) - 1)] if shape and loss_name(run) == "crossentropy" else 2
+        classes = shape[min(1, len(shape) - 1)] if shape and loss_name(run) in ("crossentropy", "nll") else 2
         span, name = logit_span(run), loss_name(run)
         uniform = math.log(classes) if classes > 1 and span is not None else math.nan
         if not last < first:  # negated and maximised, or a run that goes nowhere
@@ -201,6 +211,19 @@ class FlippedSign(Detector):
             ),
             chart=ChartRef("steps", "loss"),
         )
+
+
+def _never_negative(run: Run) -> bool:
+    """Whether the loss is zero at best: nll_loss is where it is given logarithms of probabilities, as it should be."""
+    if loss_name(run) != "nll":
+        return loss_name(run) in _NEVER_NEGATIVE
+    given = ranges(run)
+    return not given.is_empty() and scalar(given["high"].max()) <= 1e-3
+
+
+def _parted(terms: OwnTerms) -> str:
+    own, part = (f"{number(values[1])} to {number(values[-1])}" for values in (terms.own, terms.part))
+    return f"What the loss holds beside the loss that was called went from {own}, and that one from {part}."
 
 
 def _last(series: pl.DataFrame) -> float:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..own_terms import own_terms
 from ..pace import fallen
 from ..progress import Progress, adversarial, losses, measured, uninformed
 from ..regularisation import broadcast_elements, decay_of, decay_share, flat_validation, over_validation, shrinkage
@@ -28,7 +29,8 @@ class TooMuchRegularisation(Detector):
     the update) and shrank the weights below `shrunk` of their first norm;
     *a penalty in the loss* that did so without any decay, where the first loss is far above that of uniform
     predictions, or the training loss ended far above the validation loss, or the weights all but vanished; or one whose
-    loss fell while predictions stayed the same for all samples and the validation loss where it was;
+    loss fell while predictions stayed the same for all samples and the validation loss where it was; or, a note, terms
+    of the user's own that make `own` of a loss which has settled;
     *dropout*, where it drops nearly all, or the training loss stayed significantly above the validation loss.
 
     ## Why it matters
@@ -44,6 +46,7 @@ class TooMuchRegularisation(Detector):
     - `decay` (0.25, share of the first steps): calibrated. Healthy: 0.02 and less, faulty: 0.33 to 1.
     - `shrunk` (0.6, share of the first norm): calibrated. Healthy weights grew, with few exceptions.
     - `gap` (1.3, training loss over validation loss): a guess.
+    - `own` (0.05, share of the loss at the end): a guess.
     - `dropped` (0.8, share that is dropped): more than anybody recommends.
 
     ## References
@@ -66,6 +69,8 @@ class TooMuchRegularisation(Detector):
     """Share of the first norm."""
     gap: float = 1.3
     """Training loss over validation loss."""
+    own: float = 0.05
+    """Share of the loss."""
     dropped: float = 0.8
     """Share that a dropout module drops."""
 
@@ -81,6 +86,7 @@ class TooMuchRegularisation(Detector):
         if not self._underfits(run, progress):
             return
         found = self._decayed(run) or self._penalised(run, progress) or self._dropped(run, progress)
+        found = found or self._weighed_down(run)
         if found:
             yield self._finding(run, progress, found)
 
@@ -140,6 +146,20 @@ class TooMuchRegularisation(Detector):
             "error",
         )
 
+    def _weighed_down(self, run: Run) -> _Mechanism | None:
+        terms = own_terms(run)
+        if terms is None or not terms.settled or min(terms.own) < 0 or not terms.share >= self.own:
+            return None
+        return _Mechanism(
+            f"Terms beside the loss that was called make {percent(terms.share)} of it at the end, and that one has"
+            f" settled at {number(terms.part[-1])}",
+            terms.share,
+            self.own,
+            ("A penalty in the loss that outweighs the data",),
+            ("Divide the penalty's factor by 100, and see whether the rest of the loss falls further.",),
+            "note",
+        )
+
     def _dropped(self, run: Run, progress: Progress) -> _Mechanism | None:
         drops = [module for module in run.manifest.modules if module.dropout or "dropout" in module.type.lower()]
         ratio, share = over_validation(run), max((module.dropout or 0.0 for module in drops), default=0.0)
@@ -167,7 +187,7 @@ class TooMuchRegularisation(Detector):
             name=self.name,
             severity=found.severity,
             message=f"{found.told}; the training loss ended at {number(left)}{reference}.",
-            confidence=0.9 if found.severity == "error" else 0.75,
+            confidence={"error": 0.9, "warning": 0.75, "note": 0.5}[found.severity],
             first_step=run.first_step,
             last_step=run.last_step,
             value=found.value,

@@ -177,3 +177,32 @@ def test_a_part_that_was_repeated_or_weighed_entry_by_entry_is_not_known() -> No
     (call,) = watch.take(repeated)
     assert part_of(repeated, [call]) is None
     assert part_of(weighted, [call]) is None
+
+
+def test_views_that_are_to_find_each_other() -> None:
+    similarity = made(6, 6)
+    with LossWatch() as watch:
+        loss = -F.log_softmax(similarity, 1).diagonal().mean()
+    (call,) = watch.take(loss)
+    assert (call.name, call.arguments["reduction"]) == ("nll_loss", "mean")
+    assert loss.item() == pytest.approx(F.cross_entropy(similarity, torch.arange(6)).item(), rel=1e-12)
+    assert call.target is not None
+    assert call.target.tolist() == list(range(6))
+
+
+def focal(p: Tensor, t: Tensor) -> Tensor:
+    return -(t * p.sigmoid().log() * (1 - p.sigmoid()) + (1 - t) * (1 - p.sigmoid()).log() * p.sigmoid()).mean()
+
+
+def test_a_column_that_meets_a_row_is_told_of_any_formula() -> None:
+    column, row = made(6, 1), torch.rand(6, dtype=torch.float64)
+    with LossWatch() as watch:
+        loss = focal(column, row)
+    assert watch.take(loss) == []
+    assert watch.pairs is not None
+    assert [tuple(tensor.shape) for tensor in watch.pairs] == [(6, 1), (6,)]
+    for prediction, target in ((column.squeeze(1), row), (column, row[:, None]), (made(6, 6), row), (made(1, 1), row)):
+        with LossWatch() as watch:
+            loss = focal(prediction, target)
+        watch.take(loss)
+        assert watch.pairs is None

@@ -1,0 +1,56 @@
+"""What the loss holds beside the losses that were seen being called: penalties, divergences, an entropy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from .memo import per_run
+from .noise import scalar
+from .run import Run
+
+PARTS = 5
+"""Stretches of a run that are compared."""
+LEAST = 10
+"""Probes without which nothing can be said."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTerms:
+    """Means over successive fifths of the probes: of the part of the loss that was seen, and of what is left of it."""
+
+    part: tuple[float, ...]
+    own: tuple[float, ...]
+
+    @property
+    def share(self) -> float:
+        """Share of the own terms in the loss at the end."""
+        return self.own[-1] / (self.own[-1] + self.part[-1])
+
+    @property
+    def settled(self) -> bool:
+        """Whether the part that was seen no longer falls: by less than a twentieth from one fifth to the last."""
+        return self.part[-1] > 0.95 * self.part[-2]
+
+    def runs_away(self, growth: float) -> bool:
+        """Whether the own terms are negative, ever more so, `growth` times at last, while the other part gets worse."""
+        sinks = all(later < earlier for earlier, later in zip(self.own, self.own[1:], strict=False))
+        worse = self.part[-1] > 1.1 * min(self.part)
+        return sinks and self.own[1] < 0 and self.own[-1] < growth * self.own[1] and worse
+
+
+@per_run
+def own_terms(run: Run) -> OwnTerms | None:
+    """None where there are none, or the parts are not known."""
+    frame = run.frame("steps", "loss", "loss_part").filter(pl.col("loss").is_finite() & pl.col("loss_part").is_finite())
+    if frame.height < LEAST:
+        return None
+    frame = frame.with_columns((pl.col("loss") - pl.col("loss_part")).alias("own"))
+    if scalar(frame["own"].abs().max()) <= 1e-5 * scalar(frame["loss"].abs().max()):  # rounding
+        return None
+    fifth = frame.height // PARTS
+    parts = [frame.slice(i * fifth, fifth) for i in range(PARTS)]
+    return OwnTerms(
+        tuple(scalar(part["loss_part"].mean()) for part in parts), tuple(scalar(part["own"].mean()) for part in parts)
+    )
