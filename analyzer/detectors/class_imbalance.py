@@ -37,9 +37,9 @@ class ClassImbalance(Detector):
     Asks for two witnesses. *The data:* over all probes a class has less than a fifth of the share that equally frequent
     classes would have (of two classes, less than a tenth of the targets). *The model:* over the last quarter of the
     probes it predicts fewer than 60 % of the samples of those classes, significantly, but nine tenths of those of the
-    most frequent class. Losses with weights are exempt, as are models that predict one class while the batches show
-    another (data that is not shuffled), and the tokens of sequences, whose frequencies differ by nature. Samplers that
-    even out the batches leave nothing to find.
+    most frequent class; of losses with weights, which should make up for it, fewer than a quarter. Exempt are models
+    that predict one class while the batches show another (data that is not shuffled), and the tokens of sequences,
+    whose frequencies differ by nature. Samplers that even out the batches leave nothing to find.
 
     ## Why it matters
     The loss and the accuracy look good, as both are dominated by the frequent classes; the rare ones are mostly what
@@ -52,6 +52,7 @@ class ClassImbalance(Detector):
     - `rarity` (0.2, share of a class times the number of classes): calibrated. SageMaker's ClassImbalance fires at a
       ratio of 10 between classes, on half of the healthy trainings.
     - `recall` (0.6, share of the samples of the rare classes that are predicted): a guess.
+    - `recall_weighted` (0.25, the same where the loss has weights): a guess.
     - `samples` (10 samples of the rare classes at the end): fewer prove nothing.
 
     ## References
@@ -68,6 +69,8 @@ class ClassImbalance(Detector):
     """Share of a class times the number of classes."""
     recall: float = 0.6
     """Share of the samples of the rare classes."""
+    recall_weighted: float = 0.25
+    """Share of the samples of the rare classes."""
     samples: int = 10
     """Samples of the rare classes at the end."""
 
@@ -75,19 +78,17 @@ class ClassImbalance(Detector):
         """At most one finding."""
         if adversarial(run):
             raise NotApplicable("several optimizers take turns: the classes are not those of the data")
-        if weighted(run):
-            raise NotApplicable("the loss has weights, which may make up for the frequencies of the classes")
         counts, hits = class_table(run), class_table(run, "class_hits", positive=False)
         spread = order(counts)
         if spread is None:
             raise NotApplicable("too few batches with class labels were seen, or they hold one class")
         if spread.sorted:
             raise NotApplicable("the batches are not shuffled: what they hold of a class is not its frequency")
-        neglected = self._neglected(counts, hits)
+        neglected = self._neglected(counts, hits, self.recall_weighted if weighted(run) else self.recall)
         if neglected is not None:
             yield self._finding(run, counts, neglected)
 
-    def _neglected(self, counts: pl.DataFrame, hits: pl.DataFrame) -> _Neglected | None:
+    def _neglected(self, counts: pl.DataFrame, hits: pl.DataFrame, limit: float) -> _Neglected | None:
         every = dict(zip(classes_of(counts), shares(counts), strict=True))
         present = {name: share for name, share in every.items() if share > 0}
         rare = tuple(name for name, share in present.items() if share * len(present) < self.rarity)
@@ -99,14 +100,9 @@ class ClassImbalance(Detector):
         seen, hit = (scalar(frame.select(pl.sum_horizontal(rare)).to_series().sum()) for frame in (late, ends))
         most = scalar(ends[common].sum()) / max(1.0, scalar(late[common].sum()))
         share = sum(present[name] for name in rare)
-        if seen < self.samples or most < 0.9 or not self._below(hit, seen):
+        if seen < self.samples or most < 0.9 or not _below(hit, seen, limit):
             return None
         return _Neglected(rare, share, seen, hit, most)
-
-    def _below(self, hit: float, seen: float) -> bool:
-        """Whether the share of hits is below the limit by two standard errors."""
-        error = float((self.recall * (1 - self.recall) / seen) ** 0.5)
-        return hit / seen < self.recall - 2 * error
 
     def _finding(self, run: Run, counts: pl.DataFrame, found: _Neglected) -> Finding:
         recall = found.hit / found.seen
@@ -133,6 +129,12 @@ class ClassImbalance(Detector):
         )
 
 
+def _below(hit: float, seen: float, limit: float) -> bool:
+    """Whether the share of hits is below the limit by two standard errors."""
+    error = float((limit * (1 - limit) / seen) ** 0.5)
+    return hit / seen < limit - 2 * error
+
+
 def _evidence(run: Run, counts: pl.DataFrame, found: _Neglected) -> Evidence:
     every = [share for share in shares(counts) if share > 0]
     extremes = f"the most frequent has {percent(max(every))} of the targets, the rarest {percent(min(every))}"
@@ -141,7 +143,7 @@ def _evidence(run: Run, counts: pl.DataFrame, found: _Neglected) -> Evidence:
         f"Of {plural(len(every), 'class')} {extremes}.",
         f"Over the last quarter of the probes {predicted}.",
     ]
-    opposing: list[str] = []
+    opposing = ["The loss has weights, of classes or of elements."] if weighted(run) else []
     progress = measured(run)
     if progress is not None and progress.zero is not None:
         told = f"The loss ended at {number(progress.end.value)}; that of the class frequencies alone is"

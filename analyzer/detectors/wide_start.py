@@ -1,14 +1,20 @@
-"""UPD004: an initialisation that is so wide that the first outputs are far too large."""
+"""UPD004: an initialisation that is so wide that outputs are far too large, or activations saturate."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..findings import ChartRef, Finding, NotApplicable, Severity
+from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..gains import gains
+from ..pace import did_well
+from ..progress import measured, uninformed
 from ..run import Run
 from ..starts import aftermath, description, wide_start, witnesses
+from ..wording import number
 from .base import Detector
 
 
@@ -18,7 +24,9 @@ class WideInitialisation(Detector):
 
     ## What it does
     Compares the very first loss with that of a model which knows nothing (ln C for C classes); for a regression, the
-    spread of the first predictions with that of the targets. A loss that was merely scaled does not count. Where the
+    spread of the first predictions with that of the targets. A loss that was merely scaled does not count. Otherwise by
+    the weights themselves: what half of the layers multiply the size of their input by. A bounded activation, as tanh,
+    hides that from the outputs, and saturates; a run that did well nevertheless gets a note. Where the
     gradients of the weights explode as well, on their way through three layers or more or through time, or where the
     input is not scaled, it is the business of GRD001.
 
@@ -34,6 +42,8 @@ class WideInitialisation(Detector):
     - `spread_ratio` (5, times the spread of the targets, regression): calibrated. Healthy trainings stayed below 1.
     - `widest_logits` (20, largest less smallest logit): decides where the loss was scaled, so that its level says
       nothing. Calibrated, healthy trainings began with 0.2 to 14.
+    - `gain` (4, output over input by root mean square): calibrated. The median layer of healthy networks had 0.3 to
+      1.7 (He 1.4, Xavier 1), of wide initialisations 4.2 to 20.
     - `recovery` (0.2, share of the run, at least 100 steps): a start that is mended by then is a note. A guess.
 
     ## References
@@ -45,7 +55,7 @@ class WideInitialisation(Detector):
     name: ClassVar[str] = "initialisation-too-large"
     severity: ClassVar[Severity] = "error"
     requires: ClassVar = {"steps": ("loss",)}
-    explains: ClassVar[tuple[str, ...]] = ("NUM001", "LOS001", "GRD002", "ACT001", "ACT002")
+    explains: ClassVar[tuple[str, ...]] = ("NUM001", "LOS001", "GRD002", "ACT001", "ACT002", "DAT007", "GEN001")
 
     loss_ratio: float = 3.0
     """Times the loss of uniform predictions."""
@@ -53,6 +63,8 @@ class WideInitialisation(Detector):
     """Times the spread of the targets."""
     widest_logits: float = 20.0
     """Largest less smallest logit."""
+    gain: float = 4.0
+    """Root mean square of the weights times the root of their fan-in."""
     recovery: float = 0.2
     """Share of the run."""
 
@@ -62,6 +74,7 @@ class WideInitialisation(Detector):
             raise NotApplicable("the run is continued: its first outputs are not those of an initialisation")
         wide = wide_start(run, self.loss_ratio, self.spread_ratio, self.widest_logits)
         if wide is None:
+            yield from self._by_weights(run)
             return
         if wide.exploding:
             raise NotApplicable("gradients explode as well, or the input is not scaled (GRD001)")
@@ -77,10 +90,43 @@ class WideInitialisation(Detector):
             value=wide.value,
             threshold=wide.threshold,
             evidence=witnesses(run, wide),
-            causes=("Initialisation too wide, in the last layer above all", "Weights loaded for another architecture"),
-            advice=(
-                "Initialise by He (ReLU) or Xavier (tanh, sigmoid), the last layer smaller.",
-                "Check that the first loss is ln(classes), or the variance of the targets.",
-            ),
+            causes=_CAUSES,
+            advice=_ADVICE,
             chart=ChartRef("steps", "loss", reference=wide.level),
         )
+
+    def _by_weights(self, run: Run) -> Iterator[Finding]:
+        """Where bounded activations hide from the outputs how wide the weights are."""
+        found, progress = gains(run), measured(run)
+        if len(found) < 2 or (middle := statistics.median(found.values())) < self.gain:
+            return
+        nothing = progress is not None and uninformed(run, progress) is True
+        well = progress is not None and did_well(progress)
+        widest = max(found, key=lambda name: found[name])
+        yield Finding(
+            code=self.code,
+            name=self.name,
+            severity="error" if nothing else "note" if well or progress is None else "warning",
+            message=f"Half of the layers multiply the size of their input by {number(middle, 3)} or more before any"
+            f" update; He's initialisation does so by {number(math.sqrt(2), 2)}.",
+            confidence=0.8,
+            first_step=run.first_step,
+            last_step=run.last_step,
+            tensors=(widest,),
+            value=middle,
+            threshold=self.gain,
+            evidence=Evidence(
+                (f"{widest} does so by {number(found[widest], 3)}.",),
+                ("The outputs are no larger than they should be: something bounds them.",),
+            ),
+            causes=_CAUSES,
+            advice=_ADVICE,
+            chart=ChartRef("layers", "param_norm"),
+        )
+
+
+_CAUSES = ("Initialisation too wide, in the last layer above all", "Weights loaded for another architecture")
+_ADVICE = (
+    "Initialise by He (ReLU) or Xavier (tanh, sigmoid), the last layer smaller.",
+    "Check that the first loss is ln(classes), or the variance of the targets.",
+)

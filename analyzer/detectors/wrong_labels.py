@@ -15,6 +15,7 @@ from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..loss_inputs import normalised_elsewhere, ranges
 from ..noise import batch_mean, block_length, blocks, scalar
 from ..overshoot import harm
+from ..own_terms import own_terms
 from ..phases import Phases, phases
 from ..progress import Progress, adversarial, given_probabilities, losses, measured, weighted
 from ..run import Run
@@ -263,6 +264,9 @@ def _batch_norm(run: Run) -> bool:
 
 def _sound(run: Run) -> bool:
     """Whether nothing else explains why a model learns nothing: what goes in, what comes out, gradients, the pace."""
+    terms = own_terms(run)
+    if terms is not None and terms.share > 0.05:
+        return False
     inputs = run.frame("steps", "input_mean", "input_std", "input_absmax").drop_nulls()
     if inputs.height:
         size = scalar((inputs["input_mean"] ** 2 + inputs["input_std"] ** 2).sqrt().median())
