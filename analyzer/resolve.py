@@ -13,25 +13,31 @@ from recorder import schema
 from .shards import Shard, polars_schema, scan
 
 
-def rows(table: schema.Table, shards: Sequence[Shard], first_steps: Mapping[int, int]) -> pl.LazyFrame:
+def rows(
+    table: schema.Table, shards: Sequence[Shard], first_steps: Mapping[int, int], most: int | None = None
+) -> pl.LazyFrame:
     """The valid rows of a table in the order of writing. `first_steps`: from where an attempt voids earlier ones.
+
+    `most`: of each shard no more than so many rows, the first.
 
     Rows of several ranks are combined as the columns declare. Where all declare that ranks share the value, as in what
     was logged, only the lowest rank's are read.
     """
     ranks = sorted({shard.rank for shard in shards})
     if len(ranks) > 1 and any(_rule(table, name).rule not in ("key", "first") for name in table.columns):
-        return combine_ranks(table, _valid_rows(table, shards, first_steps), len(ranks))
+        return combine_ranks(table, _valid_rows(table, shards, first_steps, most), len(ranks))
     kept = [shard for shard in shards if shard.rank == ranks[0]]
-    return _valid_rows(table, kept, first_steps).drop("rank")
+    return _valid_rows(table, kept, first_steps, most).drop("rank")
 
 
-def _valid_rows(table: schema.Table, shards: Sequence[Shard], first_steps: Mapping[int, int]) -> pl.LazyFrame:
+def _valid_rows(
+    table: schema.Table, shards: Sequence[Shard], first_steps: Mapping[int, int], most: int | None
+) -> pl.LazyFrame:
     """The rows that no later attempt voids, with a column `rank`."""
     writers = sorted({(shard.attempt, shard.rank) for shard in shards})
     frames = []
     for attempt, rank in writers:
-        frame = scan(table, [shard for shard in shards if (shard.attempt, shard.rank) == (attempt, rank)])
+        frame = scan(table, [shard for shard in shards if (shard.attempt, shard.rank) == (attempt, rank)], most)
         end = min((first for later, first in first_steps.items() if later > attempt), default=None)
         if end is not None:
             frame = frame.filter(pl.col("step").is_null() | (pl.col("step") < end))

@@ -24,7 +24,7 @@ from .errors import RunError
 from .manifest import EndFile, GroupInfo, InstrumentInfo, Manifest, TensorInfo
 from .remote import fetch, is_uri
 from .resolve import first_steps, one_each, rows
-from .shards import ShardSet, find_shards, unreadable
+from .shards import ShardSet, find_shards, spread, unreadable
 
 __all__ = ["Event", "Run", "RunError", "Status", "open_run"]
 
@@ -145,12 +145,17 @@ class Run:
             self._tables[name] = one_each(frame) if name == schema.STEPS.name else frame
         return self._tables[name]
 
-    def excerpt(self, name: str, shards: int) -> pl.LazyFrame:
-        """The recorded columns of a table; of a long run only those of so many shards or a few more, spread evenly."""
+    def excerpt(self, name: str, shards: int, most: int) -> tuple[pl.LazyFrame, bool]:
+        """The recorded columns of a table, and whether these are all its rows.
+
+        Of a run of more than so many shards they are the first `most` rows of some, spread evenly; of several ranks
+        the first.
+        """
         every = self._shards.of(name)
-        stride = max(1, max((shard.sequence for shard in every), default=0) // shards)
-        kept = [shard for shard in every if shard.sequence % stride == 0]
-        return rows(schema.TABLES[name], kept, self._first_steps)
+        of_one_rank = [shard for shard in every if shard.rank == every[0].rank]
+        if len(of_one_rank) <= shards:
+            return self.written(name), True
+        return rows(schema.TABLES[name], spread(of_one_rank, shards), self._first_steps, most), False
 
     def frame(self, table: str, *columns: str) -> pl.DataFrame:
         """The step, the other keys of the table and these columns, collected; each column is read only once.

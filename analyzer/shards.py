@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import polars as pl
@@ -80,8 +81,13 @@ def find_shards(root: Path, run_ids: Mapping[int, str]) -> ShardSet:
     return ShardSet(tuple(good), tuple(problems))
 
 
-def scan(table: schema.Table, shards: Iterable[Shard]) -> pl.LazyFrame:
-    """One lazy frame over shards of one table; columns that a shard lacks are null, those in excess are left out."""
+def scan(table: schema.Table, shards: Iterable[Shard], most: int | None = None) -> pl.LazyFrame:
+    """One lazy frame over shards of one table; columns that a shard lacks are null, those in excess are left out.
+
+    `most`: of each shard no more than so many rows, the first.
+    """
+    if most is not None:
+        return pl.concat([scan(table, [shard]).head(most) for shard in shards])
     columns = polars_schema(table)
     paths = [shard.path for shard in shards]
     if not paths:
@@ -96,6 +102,14 @@ def scan(table: schema.Table, shards: Iterable[Shard]) -> pl.LazyFrame:
         glob=False,
         hive_partitioning=False,
     )
+
+
+def spread(shards: Sequence[Shard], most: int) -> list[Shard]:
+    """At most so many of the shards, with about as many rows between them: those are in proportion to the bytes."""
+    sizes = [shard.path.stat().st_size for shard in shards]
+    ends = list(accumulate(sizes))
+    begun = [(end - size) * most // ends[-1] for end, size in zip(ends, sizes, strict=True)]
+    return [shards[i] for i, share in enumerate(begun) if i == 0 or share > begun[i - 1]]
 
 
 def unreadable(shard: Shard, table: schema.Table) -> bool:

@@ -10,7 +10,7 @@ import polars as pl
 
 from ..absence import why_absent
 from ..noise import scalar
-from ..wording import count, number, percent
+from ..wording import count, number, percent, plural
 from .base import Chart, Figure, Missing
 from .entry_bins import EntryBins, entry_bins
 from .grid import COLUMNS, OVERLAP, Colours, across, colour_of
@@ -26,6 +26,8 @@ INSTRUMENT = "gradient-histogram"
 
 MOST = 40_000
 """Rows of counts that are read, of probes spread evenly over the run: each holds dozens of numbers."""
+SHARDS = 32
+"""Shards that are looked into where there are more: unpacking counts takes far longer than reading anything else."""
 
 HEIGHT = 240
 
@@ -34,11 +36,14 @@ COLOURS = Colours(title="% of the entries", offset=22)
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Rows step, until, place (of a bin), value (% of the entries), without empty cells; how many probes were read."""
+    """Rows step, until, place (of a bin), value (% of the entries), without empty cells.
+
+    How many probes were read, and of how many; None for a run so long that not all were looked at.
+    """
 
     cells: pl.DataFrame
     read: int
-    probes: int
+    probes: int | None
 
 
 class GradientHistogram(Chart):
@@ -73,28 +78,41 @@ class GradientHistogram(Chart):
 
 
 def _counts(run: Run, span: Span, width: int) -> Counts:
-    counted = pl.col("samples").is_not_null() & span.covers()
-    every = run.written("histograms").filter(counted).select(pl.col("step").n_unique()).collect().item()
-    rows = run.excerpt("histograms", COLUMNS // 2).filter(counted)
-    probes = rows.select("step").unique().sort("step").collect()["step"]
     tensors = max(1, len(run.tensors))
+    rows, whole_run = run.excerpt("histograms", SHARDS, tensors * max(1, MOST // tensors // SHARDS))
+    rows = rows.filter(pl.col("samples").is_not_null() & span.covers())
+    probes = rows.select("step").unique().sort("step").collect(engine="streaming")["step"]
     chosen = probes.gather_every(max(1, -(-len(probes) * tensors // MOST)))
-    longest_cell = max(span.width(COLUMNS), longest(run, chosen))
-    cells = (
-        rows.filter(pl.col("step").is_in(chosen.to_list()) & (pl.col("counts").list.len() == width))
+    totals = _totals(rows.filter(pl.col("step").is_in(chosen.to_list())), span, width)
+    reach = longest(run, chosen if whole_run else totals["step"])
+    return Counts(_cells(totals, span, reach), len(chosen), len(probes) if whole_run else None)
+
+
+def _totals(rows: pl.LazyFrame, span: Span, width: int) -> pl.DataFrame:
+    """For each bin of steps, by its first, the sum of the counts in a column for each of their `width` places."""
+    return (
+        rows.filter(pl.col("counts").list.len() == width)
         .group_by(span.bin_start(COLUMNS))
         .agg(pl.col("counts").list.get(i).sum().cast(pl.Float64).alias(str(i)) for i in range(width))
         .sort("step")
-        .with_columns(pl.col("step").shift(-1).fill_null(span.last + 1).alias("next"))
-        .with_columns(pl.min_horizontal("next", pl.col("step") + longest_cell).alias("until"))
-        .unpivot([str(i) for i in range(width)], index=["step", "until"], variable_name="place", value_name="total")
+        .collect(engine="streaming")
+    )
+
+
+def _cells(totals: pl.DataFrame, span: Span, reach: int) -> pl.DataFrame:
+    """The cells of the picture, each until the next bin that was counted, but for at most `reach` steps or a bin."""
+    places = [name for name in totals.columns if name != "step"]
+    until = pl.min_horizontal(
+        pl.col("step").shift(-1).fill_null(span.last + 1), pl.col("step") + max(span.width(COLUMNS), reach)
+    )
+    return (
+        totals.with_columns(until.alias("until"))
+        .unpivot(places, index=["step", "until"], variable_name="place", value_name="total")
         .with_columns(pl.col("place").cast(pl.Int64), pl.col("total").sum().over("step").alias("all"))
         .filter(pl.col("total") > 0)
         .select("step", "until", "place", (100 * pl.col("total") / pl.col("all")).alias("value"))
         .sort("place", "step")
-        .collect()
     )
-    return Counts(cells, len(chosen), every)
 
 
 def _chart(cells: pl.DataFrame, bins: EntryBins, span: Span, description: str) -> alt.LayerChart:
@@ -139,5 +157,11 @@ def _note(counts: Counts, bins: EntryBins) -> str:
     total = scalar(counts.cells["value"].sum())
     edge = number(bins.edges[-2])
     beyond = f"{percent(outer / total)} of the entries are beyond \u00b1{edge} or not finite." if outer else ""
-    some = f"Of {count(counts.probes)} probes {count(counts.read)} were read." if counts.read < counts.probes else ""
-    return " ".join(part for part in (beyond, some) if part)
+    return " ".join(part for part in (beyond, _read(counts)) if part)
+
+
+def _read(counts: Counts) -> str:
+    """A sentence about probes that were left out, if any were."""
+    if counts.probes is None:
+        return f"{plural(counts.read, 'probe')}, spread over the run, {'were' if counts.read > 1 else 'was'} read."
+    return f"Of {count(counts.probes)} probes {count(counts.read)} were read." if counts.read < counts.probes else ""

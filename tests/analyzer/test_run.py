@@ -7,6 +7,7 @@ import json
 import math
 import random
 import statistics
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from support.runs import end_file, run_file, tensor_entries, write_run, write_shards
 
 from analyzer.run import RunError, open_run
+from analyzer.shards import Shard, spread
 from recorder import schema
 
 LOSSES = {"loss": [3.0, 2.0, 1.0]}
@@ -505,3 +507,46 @@ def test_a_run_afresh_reads_the_same_and_holds_nothing(tmp_path: Path) -> None:
     assert again.name == run.name
     assert again._series == {}
     assert again.frame("steps", "loss").equals(run.frame("steps", "loss"))
+
+
+def test_an_excerpt_is_spread_over_the_rows_however_uneven_the_shards_are(tmp_path: Path) -> None:
+    sizes, shards = [10] * 100 + [300] * 60, []
+    for i, size in enumerate(sizes):
+        path = tmp_path / f"{i}"
+        path.write_bytes(b"x" * size)
+        shards.append(Shard("steps", 0, 0, i, path))
+    kept = [shard.sequence for shard in spread(shards, 20)]
+    between = [sum(sizes[i:j]) for i, j in pairwise(kept)]
+    assert kept[0] == 0
+    assert len(kept) == 20
+    assert all(600 <= rows <= 1200 for rows in between), "a shard more or less than 950"
+
+
+def test_an_excerpt_has_the_first_rows_of_each_shard(tmp_path: Path) -> None:
+    run = open_run(write_run(tmp_path, {"loss": [1.0] * 1000}, shards=100))
+    rows, whole = run.excerpt("steps", 25, 3)
+    steps = rows.select("step").collect()["step"].to_list()
+    assert not whole
+    assert 20 <= len(steps) / 3 <= 25
+    assert steps == [first + i for first in steps[::3] for i in range(3)]
+    assert all(first % 10 == 0 for first in steps[::3])
+
+
+def test_an_excerpt_of_few_shards_is_the_table(tmp_path: Path) -> None:
+    for rank in range(3):
+        write_run(tmp_path, {"loss": [1.0] * 40}, rank=rank, shards=20)
+    run = open_run(tmp_path)
+    rows, whole = run.excerpt("steps", 20, 1)
+    assert whole
+    assert rows.collect().equals(run.written("steps").collect())
+    rows, whole = run.excerpt("steps", 10, 1)
+    assert not whole
+    assert rows.select("step").collect().height == 10, "of one rank"
+
+
+def test_an_excerpt_leaves_out_what_a_later_attempt_voids(tmp_path: Path) -> None:
+    write_run(tmp_path, {"loss": [1.0] * 100}, shards=50, end=None)
+    write_run(tmp_path, {"loss": [2.0] * 10}, attempt=1, first_step=40)
+    steps = open_run(tmp_path).excerpt("steps", 25, 1)[0].select("step").collect()["step"]
+    assert steps.is_sorted()
+    assert steps.max() == 40

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 
 import pytest
 from support.pages import EDGES, SHARES, full_run
@@ -12,7 +13,7 @@ from support.runs import write_run
 from analyzer.charts.base import Figure, Missing
 from analyzer.charts.class_heatmaps import CLASS_HEATMAPS
 from analyzer.charts.entry_bins import EntryBins
-from analyzer.charts.gradient_histogram import GradientHistogram
+from analyzer.charts.gradient_histogram import SHARDS, GradientHistogram
 from analyzer.charts.gradient_parameter_histogram import GradientParameterHistogram
 from analyzer.charts.heatmaps import HEATMAPS
 from analyzer.charts.quantities import QUANTITIES
@@ -142,6 +143,20 @@ def test_the_histogram_over_the_steps_counts_all_tensors_and_each_column_adds_up
     assert all(sum(column.values()) == pytest.approx(100) for column in by_step.values())
     assert all(column[3] == pytest.approx(100 * SHARES[3], rel=0.1) for column in by_step.values())
     assert "beyond \u00b11 or not finite" in figure.note
+
+
+def test_of_a_run_of_many_shards_some_make_a_picture_without_gaps(tmp_path):
+    counts = [[0, 0, 1, 2, 1, 0, 0]] * 1000
+    histograms = {"step": range(1000), "tensor": ["a"] * 1000, "counts": counts, "samples": [1] * 1000}
+    steps = {"loss": [1.0] * 1000}
+    run = written(tmp_path, steps, histograms=histograms, shards=3 * SHARDS, manifest={"edges": EDGES})
+    figure = GradientHistogram().draw(run)
+    columns = sorted({(row["step"], row["until"]) for row in rows(figure)})
+    assert SHARDS / 2 < len(columns) <= 2 * SHARDS
+    assert all(until == follows for (_, until), (follows, _) in pairwise(columns))
+    assert (columns[0][0], columns[-1][1]) == (0, 1000)
+    assert {row["place"]: row["value"] for row in rows(figure)} == {2: 25, 3: 50, 4: 25}
+    assert "probes, spread over the run, were read." in figure.note
 
 
 def test_the_joint_histogram_is_drawn_where_it_was_counted_first_and_last(tmp_path):
