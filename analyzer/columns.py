@@ -38,10 +38,13 @@ Held = pl.Series | Sparse
 
 
 def packed(series: pl.Series) -> Held:
-    """A column of numbers as it takes the least memory; most of `steps` are null between the probes."""
+    """A column as it takes the least memory, in one piece: expressions over hundreds of pieces are slow.
+
+    Most of `steps` are null between the probes.
+    """
     if not series.dtype.is_numeric() or series.null_count() < MOSTLY * series.len() or series.is_empty():
-        return series
-    return Sparse(series.drop_nulls(), series.is_not_null().arg_true(), series.len())
+        return series.rechunk()
+    return Sparse(series.drop_nulls().rechunk(), series.is_not_null().arg_true(), series.len())
 
 
 def unpacked(held: Held) -> pl.Series:
@@ -65,17 +68,23 @@ def holds(run: Run, table: str, column: str) -> bool:
     return not first.collect(engine="streaming").is_empty()
 
 
-def read(run: Run, table: str, names: Sequence[str]) -> Iterator[tuple[str, pl.Series]]:
-    """Recorded columns of a table by name, and of `steps` their neighbours; these only if nothing of them is damaged.
+def amount(held: Held) -> int:
+    """How many values a column has, NaN included."""
+    return held.count() if isinstance(held, pl.Series) else held.values.len()
 
-    Each comes in one piece: expressions over hundreds of pieces are slow.
-    """
+
+def read(run: Run, table: str, names: Sequence[str]) -> Iterator[tuple[str, Held]]:
+    """Recorded columns of a table by name; of `steps` their neighbours too, but only if nothing of them is damaged."""
     moves = disorder_of(run, table)
     for part in _parts(table, names):
         for series in _collected(run.written(table), part, [name for name in part if name in names]):
-            column = series.rechunk() if moves is None else moves.of(series)
-            known = column.name == "step" and column.null_count() == 0 and column.is_sorted()
-            yield column.name, column.set_sorted() if known else column  # what is known to be sorted is grouped faster
+            yield series.name, packed(_marked(series if moves is None else moves.of(series)))
+
+
+def _marked(column: pl.Series) -> pl.Series:
+    """The column; if it is that of the steps it is known to be sorted, and so grouped faster."""
+    sound = column.name == "step" and column.null_count() == 0 and column.is_sorted()
+    return column.set_sorted() if sound else column
 
 
 def _parts(table: str, names: Sequence[str]) -> Iterator[Sequence[str]]:

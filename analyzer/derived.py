@@ -72,6 +72,11 @@ def roots(table: str, name: str) -> tuple[str, ...]:
     return (name,) if derived is None else tuple(dict.fromkeys(derived.expression().meta.root_names()))
 
 
+def that_follow(table: str, columns: Iterable[str]) -> list[str]:
+    """The derived columns of a table whose formulas read no other columns than these."""
+    return [name for name in DERIVED.get(table, {}) if set(roots(table, name)) <= set(columns)]
+
+
 def column(table: str, name: str) -> Column:
     """Unit and description of a recorded or derived column. Raises KeyError, saying which there are."""
     derived = DERIVED.get(table, {})

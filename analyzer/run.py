@@ -18,7 +18,7 @@ import polars as pl
 from recorder import schema
 
 from . import derived
-from .columns import Held, disorder_of, holds, packed, read, unpacked
+from .columns import Held, amount, disorder_of, holds, packed, read, unpacked
 from .directory import GIVE, RunFiles, read_directory
 from .errors import RunError
 from .manifest import EndFile, GroupInfo, InstrumentInfo, Manifest, TensorInfo
@@ -163,22 +163,26 @@ class Run:
         Raises KeyError for a column that the table does not have.
         """
         keys = schema.TABLES[table].keys or ("step",)
-        names = list(dict.fromkeys((*keys, *columns)))
+        return pl.DataFrame([unpacked(held) for held in self._held(table, list(dict.fromkeys((*keys, *columns))))])
+
+    def _held(self, table: str, names: Sequence[str]) -> list[Held]:
+        """Columns as they are in memory, or are from now on."""
         missing = [name for name in names if (table, name) not in self._series]
         for name in missing:
             derived.column(table, name)
-        fresh = self._read(table, missing) if missing else {}
-        self._series.update({(table, name): packed(series) for name, series in fresh.items()})
-        return pl.DataFrame([fresh[name] if name in fresh else unpacked(self._series[table, name]) for name in names])
+        found = self._read(table, missing) if missing else {}
+        self._series.update({(table, name): held for name, held in found.items()})
+        return [self._series[table, name] for name in names]
 
-    def _read(self, table: str, names: Sequence[str]) -> dict[str, pl.Series]:
+    def _read(self, table: str, names: Sequence[str]) -> dict[str, Held]:
         """Columns that are not in memory: recorded ones from the shards, the others from what they follow from."""
         follow = [name for name in names if name in derived.DERIVED.get(table, {})]
         found = dict(read(self, table, [name for name in names if name not in follow]))
         if follow:
-            roots = dict.fromkeys(root for name in follow for root in derived.roots(table, name))
+            roots = list(dict.fromkeys(root for name in follow for root in derived.roots(table, name)))
+            follow = [name for name in derived.that_follow(table, roots) if (table, name) not in self._series]
             frame = derived.with_derived(table, self.frame(table, *roots).lazy(), follow).select(follow).collect()
-            found |= frame.to_dict()
+            found |= {series.name: packed(series) for series in frame}
         return found
 
     def has(self, table: str, column: str) -> bool:
@@ -190,7 +194,7 @@ class Run:
         """How many values, NaN included, the column holds. Raises KeyError if the table has no such column."""
         derived.column(table, column)
         if self._at_hand(table, column):
-            return self.frame(table, column)[column].count()
+            return amount(*self._held(table, [column]))
         key = (table, column)
         if key not in self._counts:
             self._counts[key] = int(self.written(table).select(pl.col(column).count()).collect().item())
