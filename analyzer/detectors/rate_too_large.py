@@ -10,10 +10,10 @@ import polars as pl
 
 from ..depth import update_ratios, weights
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
-from ..noise import scalar
+from ..noise import block_length, blocks, scalar
 from ..overshoot import Harm, Reach, harm, is_early, reach
 from ..phases import Phases, phases
-from ..progress import Progress, adversarial, measured, uninformed
+from ..progress import Progress, adversarial, losses, measured, uninformed
 from ..run import Run
 from ..starts import wide_start
 from ..wording import count, number, percent, plural
@@ -152,7 +152,7 @@ class RateTooLarge(Detector):
         if far <= self.restless:
             return None
         progress = measured(run)
-        futile = progress is not None and uninformed(run, progress) is True
+        futile = progress is not None and uninformed(run, progress) is True and not _ever_learned(run, progress)
         beyond = ratios.filter(pl.col("median") > self.restless)
         outcome = "nothing was learned" if futile else "such steps leave little time to settle"
         return Finding(
@@ -249,6 +249,13 @@ _CAUSES = (
 
 _LOWER = "Divide the learning rate by 3 until the loss of the first 100 steps falls."
 _WARM_UP = "Warm the rate up over the first hundreds of steps."
+
+
+def _ever_learned(run: Run, progress: Progress) -> bool:
+    """Whether the loss was well below that of a model which knows nothing at any time."""
+    series = losses(run)
+    means = blocks(series, "loss", min(block_length(series.height), max(1, series.height // 2)))["mean"]
+    return scalar(means.min()) < 0.9 * progress.reference
 
 
 def _swept(run: Run) -> bool:

@@ -25,10 +25,10 @@ class WideInitialisation(Detector):
     ## What it does
     Compares the very first loss with that of a model which knows nothing (ln C for C classes); for a regression, the
     spread of the first predictions with that of the targets. A loss that was merely scaled does not count. Otherwise by
-    the weights themselves: what half of the layers multiply the size of their input by. A bounded activation, as tanh,
-    hides that from the outputs, and saturates; a run that did well nevertheless gets a note. Where the
-    gradients of the weights explode as well, on their way through three layers or more or through time, or where the
-    input is not scaled, it is the business of GRD001.
+    the weights themselves: what half of the layers multiply the size of their input by, in itself and compared with the
+    layer that does so least. A bounded activation, as tanh, hides that from the outputs, and saturates; a run that did
+    well is no finding. Where the gradients of the weights explode as well, on their way through three layers or more or
+    through time, or where the input is not scaled, it is the business of GRD001.
 
     ## Why it matters
     The first updates serve to shrink what was too large, and may overshoot at that. A confident start is a wrong one.
@@ -42,8 +42,8 @@ class WideInitialisation(Detector):
     - `spread_ratio` (5, times the spread of the targets, regression): calibrated. Healthy trainings stayed below 1.
     - `widest_logits` (20, largest less smallest logit): decides where the loss was scaled, so that its level says
       nothing. Calibrated, healthy trainings began with 0.2 to 14.
-    - `gain` (4, output over input by root mean square): calibrated. The median layer of healthy networks had 0.3 to
-      1.7 (He 1.4, Xavier 1), of wide initialisations 4.2 to 20.
+    - `gain` (8, output over input by root mean square, and as many times that of another layer): calibrated. The median
+      layer of healthy networks had 0.3 to 1.7 (He 1.4, Xavier 1), of wide initialisations 4.2 to 20.
     - `recovery` (0.2, share of the run, at least 100 steps): a start that is mended by then is a note. A guess.
 
     ## References
@@ -63,7 +63,7 @@ class WideInitialisation(Detector):
     """Times the spread of the targets."""
     widest_logits: float = 20.0
     """Largest less smallest logit."""
-    gain: float = 4.0
+    gain: float = 8.0
     """Root mean square of the weights times the root of their fan-in."""
     recovery: float = 0.2
     """Share of the run."""
@@ -98,15 +98,16 @@ class WideInitialisation(Detector):
     def _by_weights(self, run: Run) -> Iterator[Finding]:
         """Where bounded activations hide from the outputs how wide the weights are."""
         found, progress = gains(run), measured(run)
-        if len(found) < 2 or (middle := statistics.median(found.values())) < self.gain:
+        middle = statistics.median_high(found.values()) if len(found) > 1 else 0.0
+        if middle < self.gain or middle < self.gain * min(found.values()):
             return
-        nothing = progress is not None and uninformed(run, progress) is True
-        well = progress is not None and did_well(progress)
-        widest = max(found, key=lambda name: found[name])
+        if progress is None or did_well(progress):  # where the scale of the weights matters little, as before a norm
+            return
+        widest, narrowest = max(found, key=lambda name: found[name]), min(found, key=lambda name: found[name])
         yield Finding(
             code=self.code,
             name=self.name,
-            severity="error" if nothing else "note" if well or progress is None else "warning",
+            severity="error" if uninformed(run, progress) else "warning",
             message=f"Half of the layers multiply the size of their input by {number(middle, 3)} or more before any"
             f" update; He's initialisation does so by {number(math.sqrt(2), 2)}.",
             confidence=0.8,
@@ -116,7 +117,7 @@ class WideInitialisation(Detector):
             value=middle,
             threshold=self.gain,
             evidence=Evidence(
-                (f"{widest} does so by {number(found[widest], 3)}.",),
+                (f"{widest} does so by {number(found[widest], 3)}, {narrowest} by {number(found[narrowest], 3)}.",),
                 ("The outputs are no larger than they should be: something bounds them.",),
             ),
             causes=_CAUSES,

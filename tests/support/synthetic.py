@@ -35,6 +35,11 @@ def flat(steps: int, level: float = CHANCE) -> list[float]:
     return [level] * steps
 
 
+def _sized(entry: dict[str, Any]) -> dict[str, Any]:
+    """A weight whose norm of 10 is what PyTorch initialises it with, about."""
+    return entry | {"shape": [400, 100]} if entry["name"].endswith("weight") else entry
+
+
 @dataclass(frozen=True)
 class Training:
     """A training by what it shows. The default is a healthy one.
@@ -87,7 +92,7 @@ class Training:
             steps=self._steps(probes) | dict(self.steps),
             layers=self._layers(names, probes),
             events=(wiring([leaf(name) for name in names]), loss_input()) if self.events is None else self.events,
-            manifest={"tensors": tensor_entries(names)} | dict(self.manifest),
+            manifest={"tensors": [_sized(entry) for entry in tensor_entries(names)]} | dict(self.manifest),
             first_step=self.first_step,
             attempt=self.attempt,
             metrics=dict(self.metrics),

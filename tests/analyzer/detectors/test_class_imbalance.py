@@ -75,7 +75,6 @@ SORTED = {
 @pytest.mark.parametrize(
     ("training", "reason"),
     [
-        (Training(steps=RARE, events=({"kind": "loss-input", "detail": {"weighted": True}},)), "weights"),
         (Training(steps=RARE | {"optimizer": [step % 2 for step in range(300)]}), "turns"),
         (Training(steps=RARE | {"batch_size": 4}, events=(loss_input(),)), "too few"),  # 64 tokens of 4 sequences
         (Training(steps=SORTED), "shuffled"),
@@ -96,8 +95,7 @@ def test_recorded(tmp_path: Path) -> None:
     weights = recorded(
         tmp_path / "weights", lambda p, t: F.cross_entropy(p, t, torch.tensor([1.0, 20.0])), outputs=2, batch=rare
     )
-    with pytest.raises(NotApplicable, match="weights"):
-        says(RULE, weights)
+    assert not says(RULE, weights)
     binary = recorded(
         tmp_path / "binary",
         lambda p, t: F.binary_cross_entropy_with_logits(p, t.float()[:, None]),
@@ -106,3 +104,11 @@ def test_recorded(tmp_path: Path) -> None:
         steps=60,
     )
     assert says(RULE, binary)
+
+
+@pytest.mark.parametrize(("recall", "fires"), [(0.05, True), (0.4, False)])
+def test_weights_that_do_not_make_up_for_it(tmp_path: Path, recall: float, *, fires: bool) -> None:
+    weighted = ({"kind": "loss-input", "detail": {"weighted": True}},)
+    result = found(RULE, Training(steps=counted([0.95, 0.05], [0.99, recall]), events=weighted), tmp_path)
+    assert bool(result) is fires
+    assert all("weights" in finding.evidence.opposing[0] for finding in result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_noise_is_silent(tmp_path: Path) -> None:
     [
         (training([-1.0 - step for step in range(300)], "", manifest={"loss": None}), "zero at best"),  # a policy
         (training([-1.0 - step for step in range(300)], "gaussian_nll_loss"), "zero at best"),
-        (training([1.0 - step / 100 for step in range(300)], "mse_loss"), "changes its sign"),
+        (training([1.0 - step / 100 for step in range(300)], "mse_loss"), "zero at best"),
         (training(RISING, steps={"optimizer": [step % 2 for step in range(300)]}), "optimizers"),
         (training([math.nan] * 20), "finite"),
     ],
@@ -117,3 +118,33 @@ def test_recorded(tmp_path: Path) -> None:
     assert says(RULE, recorded(tmp_path / "negated", lambda p, t: -F.cross_entropy(p, t)))
     assert says(RULE, recorded(tmp_path / "maximize", F.cross_entropy, maximize=True))
     assert not says(RULE, recorded(tmp_path / "right", F.cross_entropy))
+
+
+def beside(own: list[float], part: list[float]) -> Training:
+    """A loss that was called, and a term beside it."""
+    total = [a + b for a, b in zip(own, part, strict=True)]
+    return training(total, "mse_loss", noise=0.0, steps={"loss_part": part})
+
+
+SUNK = [-0.1 * math.exp(step / 30) for step in range(300)]
+
+
+def test_a_term_beside_the_loss_that_is_subtracted(tmp_path: Path) -> None:
+    (finding,) = found(
+        RULE, beside(SUNK, [1 - step / 500 if step < 200 else step / 300 for step in range(300)]), tmp_path
+    )
+    assert finding.severity == "error"
+    assert "subtracted" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("own", "part"),
+    [
+        (SUNK, [1 / (1 + step) for step in range(300)]),  # the loss that was called gets better
+        ([-0.1 - step / 3000 for step in range(300)], [1 + step / 300 for step in range(300)]),  # an entropy
+        ([0.1 * math.exp(-step / 30) for step in range(300)], [1 + step / 300 for step in range(300)]),  # a penalty
+    ],
+)
+def test_a_term_that_helps_or_has_a_floor_is_silent(tmp_path: Path, own: list[float], part: list[float]) -> None:
+    with suppress(NotApplicable):
+        assert not [f for f in found(RULE, beside(own, part), tmp_path) if "subtracted" in f.message]

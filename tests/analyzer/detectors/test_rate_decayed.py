@@ -90,3 +90,17 @@ def test_noise_is_silent(tmp_path: Path, seed: int) -> None:
 def test_not_applicable(tmp_path: Path, training: Training, reason: str) -> None:
     with pytest.raises(NotApplicable, match=reason):
         found(RULE, training, tmp_path)
+
+
+def soon_nothing(step: int) -> float:
+    return 0.1 if step < 100 else 1e-5
+
+
+@pytest.mark.parametrize(
+    ("rate", "floor", "severities"),
+    [(soon_nothing, 0.6, ["note"]), (lambda step: max(2e-3, soon_nothing(step)), 0.6, []), (soon_nothing, 0.05, [])],
+    ids=["nothing", "a fiftieth", "all was learned"],
+)
+def test_most_of_a_run_at_next_to_no_rate(tmp_path: Path, rate: Rate, floor: float, severities: list[str]) -> None:
+    training = Training(loss=falling(300, floor=floor, rate=0.2), rate=rate)  # settled long before
+    assert [finding.severity for finding in found(RULE, training, tmp_path)] == severities

@@ -143,7 +143,7 @@ def test_a_rise_of_the_rate_is_looked_at(tmp_path: Path) -> None:
 
 def test_a_late_collapse_at_a_steady_rate_is_not_claimed(tmp_path: Path) -> None:
     training = Training(loss=[*falling(400), *flat(200, 6.0)], update=lambda step, layer: 0.6)
-    assert found(RULE, training, tmp_path) == []
+    assert [finding.severity for finding in found(RULE, training, tmp_path)] == ["note"]  # of such steps, no more
 
 
 def test_ascent_is_not_the_rate(tmp_path: Path) -> None:
@@ -176,3 +176,23 @@ def test_noise_is_silent(tmp_path: Path, seed: int, level: float) -> None:
 def test_not_applicable(tmp_path: Path, training: Training, reason: str) -> None:
     with pytest.raises(NotApplicable, match=reason):
         found(RULE, training, tmp_path)
+
+
+def restless(share: float, ratio: float = 0.08) -> ByLayer:
+    """Updates that are large in a share of the probes, spread over the run."""
+    return lambda step, layer: ratio if step % 10 < 10 * share else 0.005
+
+
+@pytest.mark.parametrize(("loss", "severity"), [(flat(300), "error"), (falling(300, floor=0.8), "note")])
+def test_steps_that_never_settle(tmp_path: Path, loss: list[float], severity: str) -> None:
+    training = Training(loss=loss, update=restless(0.3), alpha=lambda step: None, every=1)
+    (finding,) = found(RULE, training, tmp_path)
+    assert finding.severity == severity
+    assert finding.value == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize("update", [restless(0.05), restless(0.3, ratio=0.05)], ids=["too few", "too small"])
+def test_steps_that_are_large_now_and_then_are_silent(tmp_path: Path, update: ByLayer) -> None:
+    for seed in range(3):
+        training = Training(loss=flat(300), update=update, alpha=lambda step: None, every=1, seed=seed)
+        assert found(RULE, training, tmp_path / str(seed)) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.runs import write_run
@@ -141,3 +143,28 @@ def test_noise_is_silent(tmp_path: Path, seed: int) -> None:
 def test_not_applicable(tmp_path: Path, training: Training, reason: str) -> None:
     with pytest.raises(NotApplicable, match=reason):
         found(RULE, training, tmp_path)
+
+
+UNKNOWN = CREEPING.but(
+    loss=[20 * math.exp(-step / 300) for step in range(300)],
+    update=steps(1.5e-3),
+    noise=0.005,
+    events=(loss_input("ElboLoss"),),
+    manifest={"loss": None},
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "severities"),
+    [
+        ({}, ["note"]),
+        ({"straight": 0.4}, []),
+        ({"update": steps(4e-3)}, []),
+        ({"loss": falling(300, 20.0, rate=0.1)}, []),
+    ],
+    ids=["falls on", "to and fro", "large enough", "settled"],
+)
+def test_small_steps_straight_ahead_while_a_loss_of_unknown_scale_falls(
+    tmp_path: Path, changes: dict[str, Any], severities: list[str]
+) -> None:
+    assert [finding.severity for finding in found(RULE, UNKNOWN.but(**changes), tmp_path)] == severities

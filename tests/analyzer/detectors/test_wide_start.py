@@ -79,3 +79,25 @@ def test_noise_is_silent(tmp_path: Path, seed: int) -> None:
 def test_not_applicable(tmp_path: Path) -> None:
     with pytest.raises(NotApplicable, match="continued"):
         found(RULE, SHALLOW.but(manifest={"first_step": 500}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("wide", "loss", "severities"),
+    [
+        ([20, 20, 20, 1], flat(300), ["error"]),
+        ([20, 20, 20, 1], falling(300, floor=0.5 * CHANCE), ["warning"]),
+        ([20, 20, 20, 1], falling(300), []),  # a norm after each layer takes the scale out
+        ([5, 5, 5, 1], flat(300), []),
+        ([20, 1, 1, 1], flat(300), []),  # one layer of four
+        ([20, 20, 20, 20], flat(300), []),  # other units of everything
+    ],
+)
+def test_weights_that_are_too_wide_behind_bounded_activations(
+    tmp_path: Path, wide: list[int], loss: list[float], severities: list[str]
+) -> None:
+    tensors = [
+        entry | {"shape": [round(100 / gain**2) or 1, 100]}  # of norm 10
+        for entry, gain in zip(tensor_entries([f"{layer}.weight" for layer in range(4)]), wide, strict=True)
+    ]
+    training = Training(loss=loss, layers=4, weight_scale=2.0, manifest={"tensors": tensors})
+    assert [finding.severity for finding in found(RULE, training, tmp_path)] == severities
