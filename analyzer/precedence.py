@@ -12,7 +12,7 @@ def fold(findings: Iterable[Finding], explains: Mapping[str, Iterable[str]]) -> 
 
     `explains` says, by code, which codes a rule accounts for. It counts through rules that did not fire: what explains
     A explains B if A explains B. Every finding occurs once, under the nearest of its causes. Where two rules claim to
-    explain each other, the finding that ranks higher is the cause.
+    explain each other, the finding that ranks higher is the cause. What is worth a note accounts for no error.
     """
     ranked = sorted(findings, key=_rank)
     reach = {code: _reachable(code, explains) for code in explains}
@@ -64,7 +64,8 @@ def _reachable(code: str, explains: Mapping[str, Iterable[str]]) -> frozenset[st
 
 def _causes(ranked: Sequence[Finding], reach: Mapping[str, frozenset[str]], cause: int, symptom: int) -> bool:
     one, other = ranked[cause].code, ranked[symptom].code
-    if other not in reach.get(one, frozenset()):
+    too_light = ranked[cause].severity == "note" and ranked[symptom].severity == "error"
+    if too_light or other not in reach.get(one, frozenset()):
         return False
     mutual = one in reach.get(other, frozenset())
     return cause < symptom if mutual else True

@@ -60,7 +60,7 @@ class ExplodingGradients(Detector):
     name: ClassVar[str] = "exploding-gradients"
     severity: ClassVar[Severity] = "error"
     requires: ClassVar = {"steps": ("loss", "grad_norm")}
-    explains: ClassVar[tuple[str, ...]] = ("NUM001", "LOS001", "GRD002", "ACT001", "ACT002")
+    explains: ClassVar[tuple[str, ...]] = ("NUM001", "LOS001", "GRD002", "ACT001", "ACT002", "DAT007")
 
     loss_ratio: float = 3.0
     """Times the loss of uniform predictions."""

@@ -123,10 +123,12 @@ class RateTooLarge(Detector):
         if beyond.is_empty() or len(weights(run)) < 2:
             return None
         largest, first, last = scalar(beyond["median"].max()), int(beyond["step"][0]), int(beyond["step"][-1])
+        progress = measured(run)
+        futile = progress is not None and uninformed(run, progress) is True
         return Finding(
             code=self.code,
             name=self.name,
-            severity="note",
+            severity="warning" if futile else "note",
             message=f"At step {count(first)} half of the layers moved by more than their own norm"
             f" ({number(beyond['median'][0], 3)} times it): what they held before is gone.",
             confidence=0.6,
@@ -146,7 +148,7 @@ class RateTooLarge(Detector):
     def _restless(self, run: Run) -> Finding | None:
         """What the steps tell alone: so many that moved half of the layers far that little can settle."""
         ratios = update_ratios(run).filter(pl.col("median").is_finite())
-        if ratios.height < 20 or len(weights(run)) < 2 or adversarial(run):
+        if ratios.height < 20 or len(weights(run)) < 2 or adversarial(run) or _tiny_batches(run):
             return None
         far = scalar(ratios["median"].quantile(0.9))
         if far <= self.restless:
@@ -256,6 +258,12 @@ def _ever_learned(run: Run, progress: Progress) -> bool:
     series = losses(run)
     means = blocks(series, "loss", min(block_length(series.height), max(1, series.height // 2)))["mean"]
     return scalar(means.min()) < 0.9 * progress.reference
+
+
+def _tiny_batches(run: Run) -> bool:
+    """Whether batches are so small that their noise alone makes the steps large."""
+    sizes = run.frame("steps", "batch_size")["batch_size"].drop_nulls()
+    return len(sizes) > 0 and scalar(sizes.median()) <= 4
 
 
 def _swept(run: Run) -> bool:

@@ -13,6 +13,7 @@ from ..depth import of_weights, weights
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import scalar
 from ..outcome import suffering
+from ..pace import did_well
 from ..progress import measured
 from ..run import Run
 from ..wires import leaves_of
@@ -26,9 +27,10 @@ class SymmetricStart(Detector):
 
     ## What it does
     Compares each weight with what it would be if all its rows (the units) were the mean row. It fires if they were
-    equal at the first step of the run, zero or not, and still are over the last quarter of it. Weights that begin at
-    zero and leave it, as those of adapters, of residual branches and of a last layer do, are healthy; so are frozen
-    ones, embeddings, and what no loss reaches.
+    equal at the first step of the run, zero or not, and still are over the last quarter of it; or if half of the
+    weights or more began equal and not zero, and came apart only since, in a run that did not do well. Weights that
+    begin at zero and leave it, as those of adapters, of residual branches and of a last layer do, are healthy; so are
+    frozen ones, embeddings, and what no loss reaches.
 
     ## Why it matters
     Units with the same weights, and the same weights above them, get the same gradient for ever. If several layers
@@ -83,8 +85,36 @@ class SymmetricStart(Detector):
         found = judged.filter(
             (pl.col("probes") >= self.probes) & (pl.col("start") <= self.alike) & (pl.col("end") <= self.apart)
         )
+        late = judged.filter((pl.col("start") <= self.alike) & (pl.col("size") > 0))
         if not found.is_empty():
             yield self._finding(run, found)
+        elif judged.height <= 2 * late.height and not _did_well(run):
+            yield self._late(run, late)
+
+    def _late(self, run: Run, found: pl.DataFrame) -> Finding:
+        names = tuple(found["tensor"])
+        apart = percent(scalar(found["end"].median()))
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity="warning",
+            message=f"{plural(len(names), 'weight')} ({listed(names)}) began equal in all rows, and came apart only by"
+            f" what differs between the units beside them.",
+            confidence=0.7,
+            first_step=run.first_step,
+            last_step=run.last_step,
+            tensors=names,
+            value=scalar(found["start"].max()),
+            threshold=self.alike,
+            unit="share",
+            evidence=Evidence(
+                ("Until then all units of such a layer did the same.",),
+                (f"At the end their rows differ by {apart} of the squared norm.",),
+            ),
+            causes=_CONSTANT,
+            advice=_ADVICE,
+            chart=ChartRef("layers", "param_norm", names),
+        )
 
     def _finding(self, run: Run, found: pl.DataFrame) -> Finding:
         names = tuple(found["tensor"])
@@ -111,16 +141,23 @@ class SymmetricStart(Detector):
                 "Weights initialised with one constant",
             )
             if zero
-            else ("Weights initialised with one constant", "Rows that were copied from one another"),
-            advice=(
-                "Initialise weights at random: He (ReLU), Xavier (tanh, sigmoid), or leave PyTorch's default.",
-                "Begin at zero only with biases, and with the last layer of a residual branch.",
-            ),
+            else _CONSTANT,
+            advice=_ADVICE,
             chart=ChartRef("layers", "param_norm", names),
         )
 
 
 _EQUAL = "equal in all rows"
+_CONSTANT = ("Weights initialised with one constant", "Rows that were copied from one another")
+_ADVICE = (
+    "Initialise weights at random: He (ReLU), Xavier (tanh, sigmoid), or leave PyTorch's default.",
+    "Begin at zero only with biases, and with the last layer of a residual branch.",
+)
+
+
+def _did_well(run: Run) -> bool:
+    progress = measured(run)
+    return progress is None or did_well(progress)
 
 
 def _alike(run: Run, names: list[str]) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..overshoot import broken
 from ..own_terms import own_terms
 from ..pace import fallen
 from ..progress import Progress, adversarial, losses, measured, uninformed
@@ -147,7 +148,7 @@ class TooMuchRegularisation(Detector):
         )
 
     def _weighed_down(self, run: Run) -> _Mechanism | None:
-        terms = own_terms(run)
+        terms = None if broken(run) is not None else own_terms(run)
         if terms is None or not terms.settled or min(terms.own) < 0 or not terms.share >= self.own:
             return None
         return _Mechanism(

@@ -23,7 +23,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "vanishing-gradients": ("GRD002",),
     "rate-too-large": ("STP001",),
     "rate-too-small": ("STP002",),
-    "rate-decayed": ("STP003",),
+    "rate-decayed": ("STP003", "STP004"),
     "schedule-rhythm": ("STP004",),
     "clipping-too-tight": ("STP005",),
     "clipping-before-unscaling": ("STP006",),
@@ -31,7 +31,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "spike": ("LOS003",),
     "diverged": ("LOS002",),
     "stalled": ("LOS001",),
-    "at-chance": ("LOS005",),
+    "at-chance": ("LOS005", "DAT007"),
     "does-not-fit-one-batch": ("LOS006",),
     "dead-units": ("ACT001",),
     "saturated-units": ("ACT002",),
@@ -64,7 +64,10 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "shards-missing": ("RUN003",),
     "throughput": ("RUN004",),
 }
-"""The kinds of fault, with the codes of the rules that name each as a cause."""
+"""The kinds of fault, with the codes of the rules that name each as a cause.
+
+A rate that was gone too early may be the schedule's rhythm; who stays at chance may be given inputs that tell nothing.
+"""
 
 NOTES = frozenset({"bias-before-batch-norm", "edge-of-stability", "early-stopping"})
 """Kinds that are worth a note and no more: a training that has one is healthy otherwise."""

@@ -86,7 +86,11 @@ PROGRAM = Program(
         Variant("circles-x100", {"data": "circles", "scale": 100.0}, "unnormalised-inputs", "circles"),
         Variant("one-batch", {"one_batch": True, "rate": 0.1}),
         Variant(
-            "one-batch-slow", {"one_batch": True, "rate": 1e-4, "steps": 400}, "does-not-fit-one-batch", "one-batch"
+            "one-batch-slow",
+            {"one_batch": True, "rate": 1e-4, "steps": 400},
+            "does-not-fit-one-batch",
+            "one-batch",
+            also=("rate-too-small",),
         ),
         Variant(
             "one-batch-noisy", {"one_batch": True, "rate": 0.1, "drop_in": 0.7}, "does-not-fit-one-batch", "one-batch"
