@@ -227,6 +227,13 @@ STEPS = _table(
         FIRST,
     ),
     Column("training_share", "float64", "share", "share of the modules that are in training mode", MIN),
+    Column(
+        "mixing_share",
+        "float64",
+        "share",
+        "share of the gradient of one sample's output, in the first layer's output, that falls on other samples",
+        MAX,
+    ),
     Column("input_mean", "float64", "", "mean of the model's input", Ranks("mean", "batch_size")),
     Column(
         "input_std",

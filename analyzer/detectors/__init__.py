@@ -17,6 +17,7 @@ from .flipped_sign import FlippedSign
 from .frozen_parameters import FrozenParameters
 from .leaked_answer import LeakedAnswer
 from .loss_spike import LossSpike
+from .mixed_samples import MixedSamples
 from .noise_dominated import NoiseDominated
 from .nonfinite import NonFinite
 from .oscillating_loss import OscillatingLoss
@@ -82,6 +83,7 @@ DETECTORS: tuple[Detector, ...] = (
     LeakedAnswer(),
     Unshuffled(),
     ClassImbalance(),
+    MixedSamples(),
     StuckAtChance(),
     Diverged(),
     LossSpike(),

@@ -21,13 +21,14 @@ from .mode import Mode
 from .model_input import ModelInput
 from .norms import GradientNorms, Updates
 from .rows import Rows
+from .sample_mixing import SampleMixing
 from .tic import TakeuchiInformation
 from .units import Units
 from .wiring import Wiring
 
 __all__ = ["INSTRUMENTS", "PRESETS", "Instrument"]
 
-_AUDITS = (Wiring, LossInput, ModelInput, Mode)
+_AUDITS = (Wiring, LossInput, ModelInput, Mode, SampleMixing)
 _BASIC = (GradientNorms, Updates, Rows, *_AUDITS)
 _ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, IndividualGradients, Alpha, GradientHistogram, Units)
 

@@ -46,7 +46,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "unnormalised-inputs": ("DAT001",),
     "unnormalised-targets": ("DAT002",),
     "softmax-twice": ("DAT003",),
-    "wrong-dimension": ("DAT004",),
+    "wrong-dimension": ("DAT004", "DAT011"),
     "silent-broadcast": ("DAT005",),
     "flipped-sign": ("DAT006",),
     "wrong-labels": ("DAT007",),
