@@ -121,9 +121,9 @@ CASES: dict[str, Case] = {
     "cosine": plain(lambda p, y: F.cosine_embedding_loss(p, y, torch.ones(len(y))), 3, shares),
     "times a factor": plain(lambda p, y: 3.0 * F.cross_entropy(p, y) / 7),
     "unreduced": plain(lambda p, y: F.cross_entropy(p, y, reduction="none")),
-    "averaged by the user": plain(
-        lambda p, y: F.cross_entropy(p, y, reduction="none").mean(), no_losses="no multiple of the one call"
-    ),
+    "averaged by the user": plain(lambda p, y: F.cross_entropy(p, y, reduction="none").mean()),
+    "squared by the user": plain(lambda p, y: 0.5 * ((p - y) ** 2).mean(), 2, reals(2)),
+    "likelihood by the user": plain(lambda p, y: -p.log_softmax(1).gather(1, y[:, None]).mean()),
     "of the user's own": plain(own, 2, reals(2), no_losses="no known loss function was seen"),
     "sum": summed(nn.CrossEntropyLoss(reduction="sum")),
     "sum of squares": summed(lambda p, y: F.mse_loss(p, y, reduction="sum"), outputs=2, batch=reals(2)),
