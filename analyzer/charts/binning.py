@@ -6,7 +6,7 @@ columns that exist at every sixteenth step only line up across charts. Detectors
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
@@ -93,29 +93,58 @@ def bands(
     null in lo, hi and mid, so that a line breaks there. `edges` "deciles" is for heavy tails: lo and hi then are the
     10 % and 90 % quantiles.
     """
-    drawn = pl.when(pl.col("_value") > 0).then(pl.col("_value")) if positive else pl.col("_value")
+    found = bands_of(frame, (column,), span, by=by, bins=bins, positive=positive, middle=middle, edges=edges)
+    return found[column]
+
+
+def bands_of(
+    frame: pl.DataFrame | pl.LazyFrame,
+    columns: Sequence[str],
+    span: Span,
+    *,
+    by: tuple[str, ...] = (),
+    bins: int = BINS,
+    positive: bool = False,
+    middle: Middle = "mean",
+    edges: Edges = "extremes",
+) -> dict[str, pl.DataFrame]:
+    """The same of several columns by their names: what bin a row belongs to is found once."""
     sums = middle == "mean" and edges == "extremes"  # these need no more memory than their result, quantiles do
-    return (
+    parts = {column: _band(column, positive=positive, middle=middle, edges=edges) for column in columns}
+    binned = (
         frame.lazy()
-        .filter(span.covers() & pl.col(column).is_not_null())
+        .filter(span.covers() & pl.any_horizontal(pl.col(column).is_not_null() for column in columns))
         .select(
             *by,
             span.bin_start(bins),
-            finite(column).alias("_value"),
-            nonfinite(column).alias("_bad"),
+            *(finite(column).alias(column) for column in columns),
+            *(nonfinite(column).alias(f"{column} bad") for column in columns),
         )
         .group_by(*by, "step")
-        .agg(
-            (drawn.min() if edges == "extremes" else drawn.quantile(0.1, "linear")).alias("lo"),
-            (drawn.max() if edges == "extremes" else drawn.quantile(0.9, "linear")).alias("hi"),
-            (drawn.mean() if middle == "mean" else drawn.median()).alias("mid"),
-            pl.col("_bad").sum().cast(pl.Int64).alias("bad"),
-            (pl.col("_value") <= 0).sum().cast(pl.Int64).alias("zero") if positive else pl.lit(0).alias("zero"),
-            pl.len().cast(pl.Int64).alias("rows"),
-        )
+        .agg(part.alias(f"{column} {name}") for column in columns for name, part in parts[column].items())
         .sort(*by, "step")
         .collect(engine="streaming" if sums else "in-memory")
     )
+    return {
+        column: binned.select(*by, "step", *(pl.col(f"{column} {name}").alias(name) for name in parts[column])).filter(
+            pl.col("rows") > 0
+        )
+        for column in columns
+    }
+
+
+def _band(column: str, *, positive: bool, middle: Middle, edges: Edges) -> dict[str, pl.Expr]:
+    """Lowest, highest and middle of the values of a bin, and how many there are of each kind."""
+    value, bad = pl.col(column), pl.col(f"{column} bad").sum().cast(pl.Int64)
+    drawn = pl.when(value > 0).then(value) if positive else value
+    return {
+        "lo": drawn.min() if edges == "extremes" else drawn.quantile(0.1, "linear"),
+        "hi": drawn.max() if edges == "extremes" else drawn.quantile(0.9, "linear"),
+        "mid": drawn.mean() if middle == "mean" else drawn.median(),
+        "bad": bad,
+        "zero": (value <= 0).sum().cast(pl.Int64) if positive else pl.lit(0, pl.Int64),
+        "rows": value.count().cast(pl.Int64) + bad,
+    }
 
 
 def portions(frame: pl.DataFrame, span: Span, bins: int = BINS) -> Iterator[pl.DataFrame]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -60,11 +60,14 @@ def noun_of(table: str) -> str:
     return keys[1]
 
 
-def names_with(run: Run, table: str, column: str) -> list[str]:
+@per_run
+def names_with(run: Run, table: str, column: str = "step") -> tuple[str, ...]:
     """Names of the tensors or modules that have a value in a column, in forward order; unknown ones come last."""
     names, places = places_of(run, table)
-    present = places.filter(run.frame(table, column)[column].is_not_null()).drop_nulls().unique().sort()
-    return [names[place] for place in present]
+    known = run.frame(table, column)[column].is_not_null()
+    if column != "step" and known.all():  # what most columns have in common is looked for once
+        return names_with(run, table)
+    return tuple(names[place] for place in places.filter(known).drop_nulls().unique().sort())
 
 
 @per_run
@@ -83,5 +86,5 @@ def places_of(run: Run, table: str) -> tuple[tuple[str, ...], pl.Series]:
     return tuple(known), places.to_physical()
 
 
-def _label(names: list[str]) -> str:
+def _label(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}"

@@ -11,7 +11,7 @@ import polars as pl
 from ..absence import why_absent
 from ..wording import count, number, plural, shape_words
 from .base import Chart, Figure, Missing
-from .binning import Span, bands
+from .binning import Span, bands_of
 from .marks import (
     Axes,
     fit_domain,
@@ -110,10 +110,9 @@ def _by_tensor(run: Run, columns: list[str], chosen: list[str], bins: int) -> di
     names, places = places_of(run, "layers")
     frame = run.frame("layers", *columns).with_columns(places.alias("place"))
     wanted = pl.col("place").is_in([place for place, name in enumerate(names) if name in set(chosen)])
+    found = bands_of(frame.lazy().filter(wanted), columns, whole(run), by=("place",), bins=bins, positive=True)
     series = [
-        bands(frame.lazy().filter(wanted), column, whole(run), by=("place",), bins=bins, positive=True).select(
-            "place", pl.lit(SERIES[column]).alias("series"), pl.all().exclude("place")
-        )
+        found[column].select("place", pl.lit(SERIES[column]).alias("series"), pl.all().exclude("place"))
         for column in columns
     ]
     binned = pl.concat(series).sort("place", "series", "step")

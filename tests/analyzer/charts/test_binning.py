@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analyzer.charts.binning import Span, bands, bin_width, spreads
+from analyzer.charts.binning import Span, bands, bands_of, bin_width, spreads
 
 floats = st.floats(width=64)
 
@@ -77,3 +77,20 @@ def test_series_are_binned_apart_and_rows_outside_the_span_take_no_part():
 )
 def test_a_wide_spread_above_zero_asks_for_a_logarithmic_axis(values, log):
     assert spreads(pl.Series(values, dtype=pl.Float64)) is log
+
+
+def test_columns_that_are_binned_together_are_as_if_each_was_alone():
+    frame = pl.DataFrame(
+        {
+            "step": range(40),
+            "series": ["a", "b"] * 20,
+            "x": [None if step % 3 else float(step - 9) for step in range(40)],
+            "y": [math.nan if step > 30 else 2.0 * step for step in range(40)],
+            "z": [None] * 39 + [math.inf],
+        },
+        schema_overrides={"z": pl.Float32},
+    )
+    together = bands_of(frame, ("x", "y", "z"), Span(0, 39), by=("series",), bins=5, positive=True)
+    for column, binned in together.items():
+        assert binned.equals(bands(frame, column, Span(0, 39), by=("series",), bins=5, positive=True))
+    assert [binned.height for binned in together.values()] == [8, 8, 1]
