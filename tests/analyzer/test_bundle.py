@@ -38,7 +38,10 @@ def test_another_version_is_another_file(tmp_path: Path, made: list[str], monkey
     assert len(made) == len(list(tmp_path.iterdir())) == 3
 
 
-@pytest.mark.parametrize("damaged", [b"", b"no gzip", gzip.compress(b"x" * 99)[:-9], gzip.compress(b"\xff")])
+DAMAGED = {"empty": b"", "other": b"no gzip", "torn": gzip.compress(b"x" * 99)[:-9], "no text": gzip.compress(b"\xff")}
+
+
+@pytest.mark.parametrize("damaged", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_one_is_made_again(tmp_path: Path, made: list[str], damaged: bytes) -> None:
     kept(tmp_path)
     (path,) = tmp_path.iterdir()
