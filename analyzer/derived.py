@@ -21,6 +21,12 @@ def _ratio(name: str) -> Callable[[], pl.Expr]:
     return lambda: pl.when(pl.col("param_norm") != 0).then(pl.col(name) / pl.col("param_norm"))
 
 
+def _beside() -> pl.Expr:
+    """The difference of loss and part; zero where it is no more than rounding."""
+    left = pl.col("loss") - pl.col("loss_part")
+    return pl.when(left.abs() > 1e-5 * pl.col("loss").abs()).then(left).otherwise(left * 0)
+
+
 _STEPS = (
     Derived(
         Column("lr_max", "float64", "", "largest learning rate among the parameter groups"),
@@ -31,6 +37,11 @@ _STEPS = (
         Column("loss_se", "float64", "", "standard error of the batch's mean loss, from the individual losses"),
         ("loss_var", "loss_count"),
         lambda: pl.when(pl.col("loss_count") > 0).then((pl.col("loss_var") / pl.col("loss_count")).sqrt()),
+    ),
+    Derived(
+        Column("loss_beside", "float64", "", "what the loss holds beside the losses that were seen being called"),
+        ("loss", "loss_part"),
+        _beside,
     ),
     *ALPHA,
     *NOISE,

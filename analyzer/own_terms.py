@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import polars as pl
 
@@ -35,7 +36,7 @@ class OwnTerms:
 
     def runs_away(self, growth: float) -> bool:
         """Whether the own terms are negative, ever more so, `growth` times at last, while the other part gets worse."""
-        sinks = all(later < earlier for earlier, later in zip(self.own, self.own[1:], strict=False))
+        sinks = all(later < earlier for earlier, later in pairwise(self.own))
         worse = self.part[-1] > 1.1 * min(self.part)
         return sinks and self.own[1] < 0 and self.own[-1] < growth * self.own[1] and worse
 
@@ -43,14 +44,10 @@ class OwnTerms:
 @per_run
 def own_terms(run: Run) -> OwnTerms | None:
     """None where there are none, or the parts are not known."""
-    frame = run.frame("steps", "loss", "loss_part").filter(pl.col("loss").is_finite() & pl.col("loss_part").is_finite())
-    if frame.height < LEAST:
-        return None
-    frame = frame.with_columns((pl.col("loss") - pl.col("loss_part")).alias("own"))
-    if scalar(frame["own"].abs().max()) <= 1e-5 * scalar(frame["loss"].abs().max()):  # rounding
+    frame = run.frame("steps", "loss_part", "loss_beside").filter(pl.col("loss_beside").is_finite())
+    if frame.height < LEAST or (frame["loss_beside"] == 0).all():
         return None
     fifth = frame.height // PARTS
     parts = [frame.slice(i * fifth, fifth) for i in range(PARTS)]
-    return OwnTerms(
-        tuple(scalar(part["loss_part"].mean()) for part in parts), tuple(scalar(part["own"].mean()) for part in parts)
-    )
+    part, own = (tuple(scalar(p[name].mean()) for p in parts) for name in ("loss_part", "loss_beside"))
+    return OwnTerms(part, own)

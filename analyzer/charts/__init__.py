@@ -26,6 +26,7 @@ CHARTS: tuple[Chart, ...] = (
     Metrics(),
     ErrorDecomposition(),
     QUANTITIES["loss-noise"],
+    QUANTITIES["loss-beside"],
     Alpha(),
     AlphaDistribution(),
     Distance(),

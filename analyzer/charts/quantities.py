@@ -27,6 +27,17 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
                 style=_LOG,
             ),
             Quantity(
+                name="loss-beside",
+                title="Terms beside the loss",
+                section="learning",
+                lines={"terms": "loss_beside"},
+                reading=(
+                    "What is differentiated less the losses that were seen being called: penalties, divergences, an "
+                    "entropy. Terms that fall without end have the wrong sign."
+                ),
+                dull=(0.0, "What is differentiated is the loss that was called, and nothing else."),
+            ),
+            Quantity(
                 name="update-size",
                 title="Update size",
                 section="step-size",

@@ -12,6 +12,9 @@ from ..run import Run
 from ..wording import percent
 from .base import Detector
 
+ROUNDING = 1e-3
+"""Share of a gradient, by its norm, that rounding accounts for."""
+
 
 @dataclass(frozen=True)
 class MixedSamples(Detector):
@@ -45,7 +48,7 @@ class MixedSamples(Detector):
     requires: ClassVar = {"steps": ("mixing_share",)}
     explains: ClassVar[tuple[str, ...]] = ("LOS001", "LOS004", "LOS006", "GRD002", "DAT007", "GEN001", "GEN003")
 
-    share: float = 1e-3
+    share: float = ROUNDING
     """Share of the gradient."""
 
     def detect(self, run: Run) -> Iterator[Finding]:

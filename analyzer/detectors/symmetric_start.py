@@ -78,6 +78,7 @@ class SymmetricStart(Detector):
             raise NotApplicable(why_not_applicable(run, "layers", "mean_row_norm"))
         judged = frame.group_by("tensor", maintain_order=True).agg(
             pl.col("spread").first().alias("start"),
+            pl.col("spread").slice(1, 1).first().alias("next"),
             pl.col("spread").tail(pl.max_horizontal(pl.len() // 4, 3)).max().alias("end"),
             pl.col("param_norm").first().alias("size"),
             pl.len().alias("probes"),
@@ -85,7 +86,8 @@ class SymmetricStart(Detector):
         found = judged.filter(
             (pl.col("probes") >= self.probes) & (pl.col("start") <= self.alike) & (pl.col("end") <= self.apart)
         )
-        late = judged.filter((pl.col("start") <= self.alike) & (pl.col("size") > 0))
+        equal = (pl.col("start") <= self.alike) & (pl.col("next") <= self.apart / 10)
+        late = judged.filter(equal & (pl.col("size") > 0))
         if not found.is_empty():
             yield self._finding(run, found)
         elif judged.height <= 2 * late.height and not _did_well(run):

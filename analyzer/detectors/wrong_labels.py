@@ -9,15 +9,13 @@ from typing import ClassVar
 
 import polars as pl
 
-from ..classes import class_table, classes_of, order, shares
-from ..depth import gradient_profile, update_ratios
+from ..classes import class_table, order, shares
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
-from ..loss_inputs import normalised_elsewhere, ranges
+from ..label_fit import has_batch_norm, redrawn, sound, training_accuracy
 from ..noise import batch_mean, block_length, blocks, scalar
 from ..overshoot import harm
-from ..own_terms import own_terms
 from ..phases import Phases, phases
-from ..progress import Progress, adversarial, given_probabilities, losses, measured, weighted
+from ..progress import Progress, adversarial, losses, measured, weighted
 from ..run import Run
 from ..validation import logged
 from ..wording import number, percent
@@ -132,7 +130,7 @@ class WrongLabels(Detector):
         gained, elsewhere = zero.prior - progress.end.value, zero.prior - best
         falls = gained > max(3 * progress.end.error, 0.02 * zero.prior)
         useless = elsewhere < min(self.margin * zero.prior, 0.25 * gained) and best_accuracy < most + 0.1
-        if not (falls and useless) or (progress.learned > 0.5 and _batch_norm(run)):
+        if not (falls and useless) or (progress.learned > 0.5 and has_batch_norm(run)):
             return None
         fell = f"The training loss fell to {number(progress.end.value)}, below the {number(zero.prior)} of a model that"
         told = [f"{fell} knows nothing; the validation loss never was lower than {number(best)}."]
@@ -143,7 +141,7 @@ class WrongLabels(Detector):
     def _unshared(self, run: Run, progress: Progress) -> _Found | None:
         """What is memorised where the loss of a model that knows nothing is not known: by the loss at the start."""
         evaluated, series = logged(run, "loss"), losses(run)
-        if evaluated.height < 3 or series.height < self.steps or _batch_norm(run):
+        if evaluated.height < 3 or series.height < self.steps or has_batch_norm(run):
             return None
         before = series.filter(pl.col("step") <= evaluated["step"][0])["loss"].head(20)
         first, best = scalar(evaluated["value"][0]), scalar(evaluated["value"].min())
@@ -186,7 +184,7 @@ class WrongLabels(Detector):
         if mine is not None and mine > self._most(run) + 0.1:
             return None
         first, last = phase.full()
-        if last - first + 1 < max(self.steps, 0.5 * run.step_count) or not _sound(run):
+        if last - first + 1 < max(self.steps, 0.5 * run.step_count) or not sound(run):
             return None
         evidence = run.frame("steps", "early_stopping")["early_stopping"].drop_nulls().head(50)
         if len(evidence) < 20:
@@ -233,50 +231,3 @@ class WrongLabels(Detector):
             ),
             chart=ChartRef("steps", "loss", reference=zero.prior if zero else None),
         )
-
-
-def training_accuracy(run: Run) -> float | None:
-    """Share of the training samples that were predicted as labelled, over the last tenth of the steps."""
-    counts, hits = class_table(run), class_table(run, "class_hits", positive=False)
-    late = counts.filter(pl.col("step") >= (run.last_step or 0) - run.step_count // 10)
-    ends = hits.join(late.select("step"), on="step", how="semi")
-    total = scalar(late["size"].sum())
-    if ends.is_empty():
-        return None
-    return scalar(ends.select(pl.sum_horizontal(classes_of(ends))).to_series().sum()) / total if total >= 50 else None
-
-
-def redrawn(run: Run, probes: int = 20) -> bool:
-    """Whether one batch of inputs is repeated, to the last digit, while the labels change in most of the probes."""
-    inputs = ("input_mean", "input_std", "input_absmax")
-    if not (run.has("steps", "class_counts") and all(run.has("steps", name) for name in inputs)):
-        return False
-    frame = run.frame("steps", *inputs, "class_counts").drop_nulls().head(10 * probes)
-    if frame.height < probes or any(frame[name].n_unique() > 1 for name in inputs) or not frame["input_std"][0] > 0:
-        return False
-    changed = pl.col("class_counts").cast(pl.List(pl.String)).list.join(",")
-    return scalar(frame.select((changed != changed.shift()).mean()).item()) > 0.5
-
-
-def _batch_norm(run: Run) -> bool:
-    return any("BatchNorm" in module.type for module in run.manifest.modules)
-
-
-def _sound(run: Run) -> bool:
-    """Whether nothing else explains why a model learns nothing: what goes in, what comes out, gradients, the pace."""
-    terms = own_terms(run)
-    if terms is not None and terms.share > 0.05:
-        return False
-    inputs = run.frame("steps", "input_mean", "input_std", "input_absmax").drop_nulls()
-    if inputs.height:
-        size = scalar((inputs["input_mean"] ** 2 + inputs["input_std"] ** 2).sqrt().median())
-        if not (0.05 < size < 10 and scalar(inputs["input_std"].median()) > 0.01):
-            return False
-    outputs = ranges(run)
-    if given_probabilities(run) or normalised_elsewhere(run, outputs) is not None:
-        return False
-    profile, ratios = gradient_profile(run), update_ratios(run)
-    if profile.height and scalar(profile["decades"].median()) < -1.5:
-        return False
-    middle, least = scalar(ratios["median"].median()), scalar(ratios["smallest"].median())
-    return 1e-3 < middle < 0.01 and least > 0.1 * middle

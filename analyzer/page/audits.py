@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from ..detectors.mixed_samples import ROUNDING
+from ..own_terms import own_terms
 from ..wording import count, listed, number, percent, plural
 
 if TYPE_CHECKING:
@@ -80,6 +82,19 @@ def _loss_input(run: Run) -> Iterable[str]:
     if len(low) and len(high):
         yield f"Their sums over the classes from {number(_least(low))} to {number(_most(high))}."
 
+    terms = own_terms(run)
+    if terms is not None:
+        part, own = number(terms.part[-1]), number(terms.own[-1])
+        yield f"At the end {part} of the loss is of the loss that was called, {own} of terms beside it."
+
+
+def _mixing(run: Run) -> Iterable[str]:
+    for share in _values(run, "mixing_share"):
+        if share > ROUNDING:
+            yield f"{percent(share)} of the gradient of one sample's output falls on other samples."
+        else:
+            yield "The output for one sample depends on no other."
+
 
 def _targets(run: Run) -> Iterable[str]:
     low, high = _values(run, "target_min"), _values(run, "target_max")
@@ -151,6 +166,7 @@ _AUDITS: tuple[tuple[str, str, Callable[[Run], Iterable[str]]], ...] = (
     ("Mode", "Was the model in training mode while training, and not while evaluated?", _mode),
     ("Model input", "Is the input scaled, and finite?", _model_input),
     ("Loss input", "Do prediction and target fit the loss?", _loss_input),
+    ("Samples", "Is what is said of a sample its own?", _mixing),
     ("Targets", "Are the classes balanced?", _targets),
     ("Gradients", "Were they zeroed between steps, clipped, or skipped?", _gradients),
     ("Wiring", "Does each tensor get a gradient and an update?", _wiring),

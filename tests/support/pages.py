@@ -59,6 +59,7 @@ def full_run(
         "probed": at % every == 0,
         "batch_size": 64,
         "loss": 0.1 + 2.2 * np.exp(-at / max(1, steps / 5)) + 0.01 * noise**2,
+        "loss_part": 0.1 + 2 * np.exp(-at / max(1, steps / 5)),
         "lr": [[0.1 * (1 - s / steps), 0.01] for s in range(steps)],
         "grad_norm": np.exp(0.5 * noise),
         "grad_norm_clipped": [1.0 if value > 0 else None for value in noise],

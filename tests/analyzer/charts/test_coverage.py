@@ -18,6 +18,7 @@ WITHOUT_A_PICTURE = {
     "steps.slope_count": "checks alpha",
     "steps.input_spread": "audits",
     "steps.input_nonfinite": "audits",
+    "steps.mixing_share": "audits: it is measured once",
     "steps.prediction_sum_min": "audits",
     "steps.prediction_sum_max": "audits",
     "layers.step": "the axis",

@@ -95,3 +95,16 @@ def test_a_recorded_training(tmp_path: Path, value: float | None, *, fires: bool
     data = [(torch.randn(16, 6), torch.randint(0, 3, (16,))) for _ in range(60)]
     train(tmp_path / "run", model, data, nn.CrossEntropyLoss(), preset="basic")
     assert bool(list(RULE.detect(open_run(tmp_path / "run")))) is fires
+
+
+@pytest.mark.parametrize(
+    ("until", "loss", "severities"),
+    [(5, flat(300), ["warning"]), (5, falling(300), []), (0, flat(300), [])],
+    ids=["nothing learned", "did well", "apart at once"],
+)
+def test_equal_rows_that_come_apart_by_and_by(
+    tmp_path: Path, until: int, loss: list[float], severities: list[str]
+) -> None:
+    apart: ByLayer = lambda step, layer: 0.0 if step <= until else 0.5  # noqa: E731
+    training = ALIKE.but(loss=loss, columns=mean_row(apart))
+    assert [item.severity for item in found(RULE, training, tmp_path)] == severities

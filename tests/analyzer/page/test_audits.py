@@ -76,3 +76,12 @@ def test_features_of_one_scale_are_told_in_words(tmp_path):
 def test_nan_everywhere_is_said_and_not_raised(tmp_path):
     assert "Mean" in seen(full_run(tmp_path, 4, input_mean=math.nan, input_std=math.inf))["Model input"]
     assert seen(nan_run(tmp_path))
+
+
+def test_terms_beside_the_loss_and_mixed_samples_are_told(tmp_path):
+    columns = {"loss": [1.5] * 20, "loss_part": [1.0] * 20, "mixing_share": [0.4, *[None] * 19]}
+    said = seen(open_run(write_run(tmp_path / "mixed", columns)))
+    assert "At the end 1 of the loss is of the loss that was called, 0.5 of terms beside it." in said["Loss input"]
+    assert said["Samples"] == "40\u202f% of the gradient of one sample's output falls on other samples."
+    alone = seen(open_run(write_run(tmp_path / "alone", {"loss": [1.5] * 20, "mixing_share": [0.0, *[None] * 19]})))
+    assert alone["Samples"] == "The output for one sample depends on no other."

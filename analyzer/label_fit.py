@@ -1,0 +1,61 @@
+"""What rules on labels ask beside the loss: training accuracy, labels drawn anew, and whether all else is sound."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from .classes import class_table, classes_of
+from .depth import gradient_profile, update_ratios
+from .loss_inputs import normalised_elsewhere, ranges
+from .noise import scalar
+from .own_terms import own_terms
+from .progress import given_probabilities
+from .run import Run
+
+
+def training_accuracy(run: Run) -> float | None:
+    """Share of the training samples that were predicted as labelled, over the last tenth of the steps."""
+    counts, hits = class_table(run), class_table(run, "class_hits", positive=False)
+    late = counts.filter(pl.col("step") >= (run.last_step or 0) - run.step_count // 10)
+    ends = hits.join(late.select("step"), on="step", how="semi")
+    total = scalar(late["size"].sum())
+    if ends.is_empty():
+        return None
+    return scalar(ends.select(pl.sum_horizontal(classes_of(ends))).to_series().sum()) / total if total >= 50 else None
+
+
+def redrawn(run: Run, probes: int = 20) -> bool:
+    """Whether one batch of inputs is repeated, to the last digit, while the labels change in most of the probes."""
+    inputs = ("input_mean", "input_std", "input_absmax")
+    if not (run.has("steps", "class_counts") and all(run.has("steps", name) for name in inputs)):
+        return False
+    frame = run.frame("steps", *inputs, "class_counts").drop_nulls().head(10 * probes)
+    if frame.height < probes or any(frame[name].n_unique() > 1 for name in inputs) or not frame["input_std"][0] > 0:
+        return False
+    changed = pl.col("class_counts").cast(pl.List(pl.String)).list.join(",")
+    return scalar(frame.select((changed != changed.shift()).mean()).item()) > 0.5
+
+
+def has_batch_norm(run: Run) -> bool:
+    """Whether the model normalises over batches, and so is another one in evaluation."""
+    return any("BatchNorm" in module.type for module in run.manifest.modules)
+
+
+def sound(run: Run) -> bool:
+    """Whether nothing else explains why a model learns nothing: what goes in, what comes out, gradients, the pace."""
+    terms = own_terms(run)
+    if terms is not None and terms.share > 0.05:
+        return False
+    inputs = run.frame("steps", "input_mean", "input_std", "input_absmax").drop_nulls()
+    if inputs.height:
+        size = scalar((inputs["input_mean"] ** 2 + inputs["input_std"] ** 2).sqrt().median())
+        if not (0.05 < size < 10 and scalar(inputs["input_std"].median()) > 0.01):
+            return False
+    outputs = ranges(run)
+    if given_probabilities(run) or normalised_elsewhere(run, outputs) is not None:
+        return False
+    profile, ratios = gradient_profile(run), update_ratios(run)
+    if profile.height and scalar(profile["decades"].median()) < -1.5:
+        return False
+    middle, least = scalar(ratios["median"].median()), scalar(ratios["smallest"].median())
+    return 1e-3 < middle < 0.01 and least > 0.1 * middle
