@@ -34,6 +34,11 @@ class OwnTerms:
         """Whether the part that was seen no longer falls: by less than a twentieth from one fifth to the last."""
         return self.part[-1] > 0.95 * self.part[-2]
 
+    @property
+    def of_both_signs(self) -> bool:
+        """Whether the own terms are negative for a while: as the objective of a policy beside the error of a critic."""
+        return min(self.own) < 0
+
     def runs_away(self, growth: float) -> bool:
         """Whether the own terms are negative, ever more so, `growth` times at last, while the other part gets worse."""
         sinks = all(later < earlier for earlier, later in pairwise(self.own))

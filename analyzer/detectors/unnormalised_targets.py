@@ -12,6 +12,7 @@ from ..depth import update_ratios, weights
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import scalar
 from ..overshoot import Harm, broken, harm
+from ..own_terms import own_terms
 from ..phases import phases
 from ..progress import adversarial, loss_name, measured
 from ..run import Run
@@ -53,9 +54,10 @@ class UnnormalisedTargets(Detector):
     Asks for two witnesses, for losses of the kind of the squared error. *The targets:* their largest magnitude is above
     20, and five times that of the first predictions. *The training:* at the end the middle of the predictions is still
     away from that of the targets by a quarter of their range; or it took more than a tenth of the run to get there; or
-    the spread of the predictions is below half of the range, and still grows; or the loss was thrown off for good; or
-    a step among the first ten was larger than the weights themselves, and less than 95 % of the loss was learned away.
-    Only predictions and targets are compared, so that the units of the loss do not matter.
+    the spread of the predictions is below half of the range, and still grows; or the loss was thrown off for good; or a
+    step among the first ten was larger than the weights themselves, and less than 95 % of the loss was learned away.
+    Only predictions and targets are compared, so that the units of the loss do not matter. Beside terms that are
+    negative now and then the errors are those of a critic, whose targets are returns: then it is a note.
 
     ## Why it matters
     A new network predicts about zero. Gradients of a squared error are as large as the targets, and steps that suit
@@ -148,7 +150,7 @@ class UnnormalisedTargets(Detector):
         return Finding(
             code=self.code,
             name=self.name,
-            severity=self.severity if lasting else "warning",
+            severity="note" if _beside_a_policy(run) else self.severity if lasting else "warning",
             message=f"The targets reach from {number(fit.low)} to {number(fit.high)}, the first predictions were at"
             f" most {number(fit.first, 3)}, and {outcome}.",
             confidence=0.93 if lasting else 0.8,
@@ -165,6 +167,11 @@ class UnnormalisedTargets(Detector):
             ),
             chart=ChartRef("steps", "prediction_max", reference=fit.high),
         )
+
+
+def _beside_a_policy(run: Run) -> bool:
+    terms = own_terms(run)
+    return terms is not None and terms.of_both_signs
 
 
 def _fit(run: Run, near: float) -> _Fit | None:

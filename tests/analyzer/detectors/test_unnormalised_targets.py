@@ -144,3 +144,16 @@ def test_recorded(tmp_path: Path) -> None:
     assert says(RULE, recorded(tmp_path / "raw", F.mse_loss, outputs=1, batch=raw, lr=1e-4))
     assert says(RULE, recorded(tmp_path / "thrown-off", F.mse_loss, outputs=1, batch=raw, lr=0.1))
     assert not says(RULE, recorded(tmp_path / "right", F.mse_loss, outputs=1, batch=scaled, lr=0.05))
+
+
+@pytest.mark.parametrize(
+    ("policy", "severity"), [(lambda step: math.cos(step / 40), "note"), (lambda step: 1.0, "error")]
+)
+def test_returns_that_a_critic_foretells_beside_a_policy_are_a_note(
+    tmp_path: Path, policy: Callable[[int], float], severity: str
+) -> None:
+    steps = fit(lambda step: step / 20, lambda step: 1.0, RAW)
+    part = falling(300, 20_000.0, 1_500.0)
+    loss = [value + 10 * policy(step) for step, value in enumerate(part)]
+    training = Training(loss=loss, noise=0.0, events=EVENTS, steps=steps | {"loss_part": part})
+    assert [finding.severity for finding in found(RULE, training, tmp_path)] == [severity]
