@@ -13,6 +13,8 @@ from .run import Run
 
 PARTS = 5
 """Stretches of a run that are compared."""
+NEGATIVE = 0.05
+"""Share of the probes with negative own terms; penalties never are."""
 LEAST = 10
 """Probes without which nothing can be said."""
 
@@ -23,6 +25,8 @@ class OwnTerms:
 
     part: tuple[float, ...]
     own: tuple[float, ...]
+    negative: float
+    """Share of the probes at which the own terms are negative."""
 
     @property
     def share(self) -> float:
@@ -36,8 +40,8 @@ class OwnTerms:
 
     @property
     def of_both_signs(self) -> bool:
-        """Whether the own terms are negative for a while: as the objective of a policy beside the error of a critic."""
-        return min(self.own) < 0
+        """Whether the own terms are negative now and then: as a policy's objective beside the error of a critic."""
+        return self.negative > NEGATIVE
 
     def runs_away(self, growth: float) -> bool:
         """Whether the own terms are negative, ever more so, `growth` times at last, while the other part gets worse."""
@@ -55,4 +59,4 @@ def own_terms(run: Run) -> OwnTerms | None:
     fifth = frame.height // PARTS
     parts = [frame.slice(i * fifth, fifth) for i in range(PARTS)]
     part, own = (tuple(scalar(p[name].mean()) for p in parts) for name in ("loss_part", "loss_beside"))
-    return OwnTerms(part, own)
+    return OwnTerms(part, own, scalar((frame["loss_beside"] < 0).mean()))

@@ -54,7 +54,10 @@ def transposed_derivative(
         variables = {name: value.requires_grad_() for name, value in moved.items()}
         given = [in_precision(some.dtype, gradient) for gradient in gradients.values()]
         pairs = [(r, w) for r, w in zip(outputs(variables), given, strict=True) if r.requires_grad]
-        results, weights = zip(*pairs, strict=True) if pairs else ((), ())  # others are made without these parameters
+        if not pairs:  # the parameters are used elsewhere, such as in the loss
+            count = len(next(iter(gradients.values())))
+            return {name: value.detach().new_zeros(count, *value.shape) for name, value in variables.items()}
+        results, weights = zip(*pairs, strict=True)  # others are made without these parameters
         found = torch.autograd.grad(
             results, list(variables.values()), weights, is_grads_batched=True, allow_unused=True, materialize_grads=True
         )

@@ -91,7 +91,7 @@ class LossWatch(TorchFunctionMode):
         self.calls: list[LossCall] = []
         """Those that were called."""
         self.pairs: tuple[Tensor, Tensor] | None = None
-        """A column of predictions and a row of targets that met before the loss that was asked for last."""
+        """Predictions and targets that were broadcast to more, before the loss that was asked for last."""
         self._written = WrittenLosses()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

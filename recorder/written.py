@@ -2,7 +2,7 @@
 
 They are told by what the operations are given: a difference of two tensors of which one is differentiated, its square
 or absolute value, and the reduction to a number; or log_softmax, its entries at the targets, and the reduction. Of
-other formulas only this is told: whether a column of predictions met a row of targets, which makes all pairs of them.
+other formulas only this is told: whether predictions and targets met that are as many, but broadcast to more.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class WrittenLosses:
         self._errors: dict[int, Tensor] = {}
         """Errors from which no others were made, by id: nobody else may hold them."""
         self.pairs: tuple[Tensor, Tensor] | None = None
-        """A prediction (n, 1) and a target (n,) that an operation between elements was given together."""
+        """A prediction and a target, of as many entries, that an operation between elements made more of."""
 
     def note(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Take note of one."""
@@ -65,7 +65,7 @@ class WrittenLosses:
         step = _STEPS.get(name)
         if step is None or not args or not isinstance(result, Tensor) or not result.requires_grad:
             return
-        self.pairs = (_pairs(args) if name in _BETWEEN_ELEMENTS else None) or self.pairs
+        self.pairs = (_pairs(args, result) if name in _BETWEEN_ELEMENTS else None) or self.pairs
         before = self._drafts.get(args[0]) if isinstance(args[0], Tensor) else None
         found = step(before, args, kwargs, result)
         if found is None:
@@ -97,11 +97,12 @@ def _compared(args: Sequence[Any]) -> tuple[Tensor, Tensor] | None:
     return (predictions[0], targets[0]) if predictions and targets else None
 
 
-def _pairs(args: Sequence[Any]) -> tuple[Tensor, Tensor] | None:
+def _pairs(args: Sequence[Any], result: Tensor) -> tuple[Tensor, Tensor] | None:
+    """As (n, 1) and (n,) do. Who adds a dimension to both means it."""
     found = _compared(args)
-    count = 0 if found is None else found[0].numel()
-    shapes = None if found is None else {tuple(tensor.shape) for tensor in found}
-    return found if count > 1 and shapes == {(count, 1), (count,)} else None
+    if found is None or found[0].dim() == found[1].dim() or found[0].numel() != found[1].numel():
+        return None
+    return found if result.numel() > found[0].numel() else None
 
 
 def _subtracted(_: Draft | None, args: Sequence[Any], _kwargs: Any, _result: Any) -> Draft | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..label_fit import training_accuracy
 from ..overshoot import broken
 from ..pace import last_quarters, still_falling
 from ..progress import Progress, constant_input, given_probabilities, losses, measured, uninformed
@@ -25,7 +26,8 @@ class DoesNotFitOneBatch(Detector):
     ## What it does
     Judges only runs that were recorded with `mode="overfit-batch"`. Their mean loss of the last tenth must be below a
     twentieth of that of a model that knows nothing (of the first loss, where that is not known). If it is not, the
-    course of the loss tells what to look for: it explodes, goes up, oscillates, goes flat, or falls too slowly.
+    course of the loss tells what to look for: it explodes, goes up, oscillates, goes flat, or falls too slowly. If all
+    samples are predicted as labelled, it fits, whatever the floor of the loss.
 
     ## Why it matters
     A network that cannot learn thirty samples by heart has a bug, and no amount of data will hide it. This is the
@@ -73,6 +75,8 @@ class DoesNotFitOneBatch(Detector):
         if series.height < self.steps and burst is None:
             raise NotApplicable(f"{series.height} steps with a finite loss are too few; {self.steps} are needed")
         limit = self.fitted * progress.reference
+        if training_accuracy(run) == 1:  # the floor of bounded logits, or of smoothed labels, is not zero
+            return
         if progress.end.value > limit or (burst is not None and series["loss"].tail(5).max() > limit):  # type: ignore[operator]
             course: Course = "explodes" if burst is not None else self._course(run, progress)
             yield self._finding(run, progress, course, limit)

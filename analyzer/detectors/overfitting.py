@@ -42,6 +42,7 @@ class Overfitting(Detector):
     - `ago` (0.2, share of the run since the best): a guess.
     - `errors` (3 standard errors of the difference, from the scatter of the validations around their trend).
     - `rise` (0.05, share of the best value, and of the gain): SageMaker Debugger has 0.1 of the training loss.
+    - `mild` (0.2, share of the gain): less is worth a note. A guess.
     - `still` (0.4, share of the run without a gain): a guess.
     - `left` (0.12, share of the loss at the start): calibrated. Healthy trainings end at 0.01 to 0.11.
     - `gap` (0.5, training loss over validation loss): calibrated.
@@ -61,6 +62,8 @@ class Overfitting(Detector):
     """Share of the run."""
     errors: float = 3.0
     """Standard errors."""
+    mild: float = 0.2
+    """Share of the gain that is lost."""
     rise: float = 0.05
     """Share of the best value, and of the gain."""
     still: float = 0.4
@@ -141,7 +144,7 @@ class Overfitting(Detector):
         return Finding(
             code=self.code,
             name=self.name,
-            severity=self.severity if worse else "note",
+            severity=self.severity if worse and course.lost >= self.mild else "note",
             message=f"{title} got worse {change}, while the training loss fell on to {number(course.train_end.value)}."
             if worse
             else f"{title} has stood at {number(end)} for {percent(course.since_gain)} of the run,"
@@ -192,6 +195,12 @@ class _Course:
     train_start: float
     train_at_best: Mean
     train_end: Mean
+
+    @property
+    def lost(self) -> float:
+        """The share of what had been gained at best that is lost at the end."""
+        gained = self.start - self.best.value
+        return (self.end.value - self.best.value) / gained if gained > 0 else math.inf
 
     def share_left(self, value: float) -> float:
         """The share of the loss at the start that a value is; 1 where the metric has no zero to compare with."""

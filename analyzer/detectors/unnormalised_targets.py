@@ -110,7 +110,7 @@ class UnnormalisedTargets(Detector):
         if fit is None:
             raise NotApplicable("predictions and targets with finite values were seen at fewer than five probes")
         progress, phase, broke = measured(run), phases(run), broken(run)
-        if progress is None and broke is None:
+        if progress is None and broke is None and not _beside_a_policy(run):
             raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
         if fit.size <= self.size or fit.size <= self.factor * fit.first:
             return

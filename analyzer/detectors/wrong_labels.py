@@ -171,7 +171,8 @@ class WrongLabels(Detector):
         if not theirs - mine > self.gap or spread is None or spread.sorted:
             return None
         told = f"At the end {percent(theirs)} of the validation data are predicted as labelled, {percent(mine)} of the"
-        return "many are wrong where the model is right", [f"{told} training data."], "warning", 0.7
+        told += " training data: augmentation, or mixing samples, would look alike."
+        return "many are wrong where the model is right", [told], "note", 0.6
 
     def _nothing(self, run: Run, progress: Progress, phase: Phases) -> _Found | None:
         zero = progress.zero

@@ -479,3 +479,30 @@ def test_a_directory_without_a_run_is_not_refused(tmp_path: Path) -> None:
     short(tmp_path, 3)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert column(tmp_path, "step") == [0, 1, 2]
+
+
+class OwnScale(nn.Module):
+    """A parameter that the model holds, and only the loss uses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.place, self.scale = nn.Embedding(9, 4), nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        places: Tensor = self.place(x)
+        return places
+
+
+def test_a_parameter_that_is_used_in_the_loss_alone(tmp_path: Path) -> None:
+    """As the temperature of a contrastive loss. What its module makes of it is nothing, and that does not add up."""
+    torch.manual_seed(0)
+    model = OwnScale()
+    optimizer = torch.optim.Adagrad(model.parameters(), 0.1)
+    with Recorder(tmp_path / "run", model, optimizer, preset="full", strict=True) as recorder:
+        for _ in range(6):
+            optimizer.zero_grad()
+            with recorder.step() as step:
+                places = model(torch.arange(9))
+                step.backward(F.cross_entropy(model.scale.exp() * places @ places.T, torch.arange(9)))
+            optimizer.step()
+    assert "do not add up" in reasons(tmp_path / "run")["steps.start_slope"]

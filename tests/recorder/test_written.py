@@ -194,14 +194,15 @@ def focal(p: Tensor, t: Tensor) -> Tensor:
     return -(t * p.sigmoid().log() * (1 - p.sigmoid()) + (1 - t) * (1 - p.sigmoid()).log() * p.sigmoid()).mean()
 
 
-def test_a_column_that_meets_a_row_is_told_of_any_formula() -> None:
-    column, row = made(6, 1), torch.rand(6, dtype=torch.float64)
+@pytest.mark.parametrize("rest", [(), (4, 5)])
+def test_predictions_and_targets_that_are_broadcast_to_more_are_told_of_any_formula(rest: tuple[int, ...]) -> None:
+    column, row = made(6, 1, *rest), torch.rand(6, *rest, dtype=torch.float64)
     with LossWatch() as watch:
         loss = focal(column, row)
     assert watch.take(loss) == []
     assert watch.pairs is not None
-    assert [tuple(tensor.shape) for tensor in watch.pairs] == [(6, 1), (6,)]
-    for prediction, target in ((column.squeeze(1), row), (column, row[:, None]), (made(6, 6), row), (made(1, 1), row)):
+    assert [tuple(tensor.shape) for tensor in watch.pairs] == [(6, 1, *rest), (6, *rest)]
+    for prediction, target in ((column.squeeze(1), row), (column, row[:, None]), (made(1, *rest), row)):
         with LossWatch() as watch:
             loss = focal(prediction, target)
         watch.take(loss)

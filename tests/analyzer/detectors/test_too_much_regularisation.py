@@ -130,11 +130,17 @@ def test_a_recording(tmp_path: Path, decay: float) -> None:
 
 @pytest.mark.parametrize(
     ("own", "floor", "fires"),
-    [(0.3, 0.7, True), (0.01, 0.7, False), (-0.3, 0.7, False), (0.3, 0.05, False)],
-    ids=["weighs", "is nothing", "is a bonus", "did no harm"],
+    [(0.3, 0.7, True), (0.01, 0.7, False), (0.3, 0.05, False)],
+    ids=["weighs", "is nothing", "did no harm"],
 )
 def test_terms_beside_a_loss_that_settled(tmp_path: Path, own: float, floor: float, *, fires: bool) -> None:
     part = falling(300, floor=floor * CHANCE, rate=0.05)
     total = [value + own for value in part]
     result = found(RULE, Training(loss=total, noise=0.0, steps={"loss_part": part}), tmp_path)
     assert [finding.severity for finding in result] == ["note"] * fires
+
+
+def test_a_bonus_has_no_floor(tmp_path: Path) -> None:
+    part = falling(300, floor=0.7 * CHANCE, rate=0.05)
+    with pytest.raises(NotApplicable, match="negative"):
+        found(RULE, Training(loss=[value - 0.3 for value in part], noise=0.0, steps={"loss_part": part}), tmp_path)
