@@ -71,16 +71,14 @@ def settings(run: Run) -> dict[Key, Any]:
 
 
 def numeric_settings(run: Run) -> dict[Key, float]:
-    """What can be tuned as a number: hyperparameters, options of the optimizers, batch size; no switches."""
-    tunable = (HYPERPARAMETERS, OPTIMIZER)
-    return {
-        key: float(value)
-        for key, value in settings(run).items()
-        if (key[0] in tunable or key == BATCH_SIZE) and isinstance(value, (int, float)) and not isinstance(value, bool)
-    }
+    """What can be tuned as a number; no switches."""
+    return {key: float(value) for key, value in settings(run).items() if is_tunable(key) and _is_number(value)}
 
 
-BATCH_SIZE: Key = ("Training", "batch size")
+def is_tunable(key: Key) -> bool:
+    """Whether a setting is one that people tune: a hyperparameter, an option of an optimizer, the batch size."""
+    return (key[0] in (HYPERPARAMETERS, OPTIMIZER) or key == ("Training", "batch size")) and key[1] != COURSE
+
 
 _SEED = re.compile(r"(^|[._ -])(seed|random_?state|trial|replicate)([._ -]|$)", re.IGNORECASE)
 

@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING
 from ..wording import listed, number, sentence
 from .next_values import Advice, Trial, advise
 from .outcomes import Goal, Outcome, ranking
-from .settings import (
-    BATCH_SIZE,
-    COURSE,
-    HYPERPARAMETERS,
-    OPTIMIZER,
-    Key,
-    is_seed,
-    numeric_settings,
-    settings,
-    words,
-)
+from .settings import HYPERPARAMETERS, OPTIMIZER, Key, is_seed, is_tunable, numeric_settings, settings, words
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -47,7 +37,7 @@ class Tuning:
 def tuning(runs: Sequence[Run], outcomes: Sequence[Outcome], by: Goal) -> Tuning:
     """What was varied over the runs, what it led to, and what to try."""
     known = [settings(run) for run in runs]
-    names = _named([key for key in _varied(known) if _tunable(key)], known)
+    names = _named([key for key in _varied(known) if is_tunable(key)], known)
     numbers = _numbers(runs, {key: name for key, name in names.items() if not is_seed(key)})
     shown = dict(list(names.items())[:MOST_COLUMNS])
     order = ranking(outcomes, by)
@@ -83,10 +73,6 @@ def _set_up(run: Run) -> tuple[tuple[Key, str], ...]:
 def _varied(known: Sequence[dict[Key, object]]) -> list[Key]:
     keys = list(dict.fromkeys(key for each in known for key in each))
     return [key for key in keys if len({words(each.get(key)) for each in known}) > 1]
-
-
-def _tunable(key: Key) -> bool:
-    return (key[0] in (HYPERPARAMETERS, OPTIMIZER) or key == BATCH_SIZE) and key[1] != COURSE
 
 
 def _named(keys: Sequence[Key], known: Sequence[dict[Key, object]]) -> dict[Key, str]:

@@ -80,8 +80,7 @@ def report_run(task: Task, rules: Rules) -> Entry:
     except RunError as error:
         entry = broken(task, str(error))
     except (Exception, pl.exceptions.PanicException) as error:
-        words = str(error).strip().partition("\n")[0]
-        entry = broken(task, f"It could not be judged ({type(error).__name__}: {words}): a defect of glideslope.")
+        entry = broken(task, _defect("It could not be judged", error))
     return replace(entry, seconds=round(time.perf_counter() - begun, 3))
 
 
@@ -119,9 +118,14 @@ def _written(task: Task, run: Run, result: RunResult) -> str:
     except GlideslopeError as error:
         return str(error)
     except (Exception, pl.exceptions.PanicException) as error:
-        words = str(error).strip().partition("\n")[0]
-        return f"Its report could not be made ({type(error).__name__}: {words}): a defect of glideslope."
+        return _defect("Its report could not be made", error)
     return ""
+
+
+def _defect(what: str, error: BaseException) -> str:
+    """What went wrong through no fault of the run, in a line."""
+    words = str(error).strip().partition("\n")[0]
+    return f"{what} ({type(error).__name__}: {words}): a defect of glideslope."
 
 
 def _unmarked(finding: Finding) -> Finding:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count as counter
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from ..charts.base import Figure, Missing
+from ..charts.compared import Curves
+from ..charts.compared.alphas import alpha_distributions
+from ..charts.compared.outcome import against_outcome
+from ..charts.compared.overlay import overlay
 from ..charts.theme import DASHES, SERIES
 from ..comparison.build import Comparison
 from ..comparison.measures import SET
 from ..comparison.next_values import Advice
-from ..comparison.overlays import Curves, against_outcome, alpha_distributions, overlay, with_reading
 from ..comparison.partings import Separation, between, when
 from ..comparison.settings import Difference
 from ..comparison.tuning import advice_words
@@ -197,10 +201,7 @@ def _curves(made: Comparison, draw: Draw) -> Iterator[Drawn | Missing]:
     parted = {item.measure.name: item for item in made.separations}
     for measure in made.measures:
         if measure.key:
-            figure = draw(
-                measure.name,
-                lambda m=measure: overlay(m, made.series, curves, parted.get(m.name)),  # type: ignore[misc]
-            )
+            figure = draw(measure.name, partial(overlay, measure, made.series, curves, parted.get(measure.name)))
             if figure is not None:
                 yield figure
 
@@ -232,11 +233,6 @@ def _advice(made: Comparison, draw: Draw) -> Iterator[AdviceView]:
         return
     costs = [item.value for item in made.outcomes]
     for advice in made.tuning.advice:
-        words, by, values = advice_words(advice), made.goal, made.tuning.numbers[advice.name]
-        chart = draw(
-            advice.name,
-            lambda a=advice, v=values, w=words, g=by: (  # type: ignore[misc]
-                None if (f := against_outcome(a, v, costs, made.names, g)) is None else with_reading(f, w)
-            ),
-        )
-        yield AdviceView(advice, words, chart)
+        values = made.tuning.numbers[advice.name]
+        chart = draw(advice.name, partial(against_outcome, advice, values, costs, made.names, made.goal))
+        yield AdviceView(advice, advice_words(advice), chart)
