@@ -128,7 +128,7 @@ def write_reports(
             "--output",
             metavar="FILE",
             help="of one run, its report (default: report.html in the run directory, report-static.html with "
-            "--static); of several, only their comparison (default: beside their reports, comparison.html in the "
+            "--static); of several, only their comparison (default: comparison.html or comparison-static.html in the "
             "directory that holds them)",
         ),
     ] = None,
@@ -145,8 +145,6 @@ def write_reports(
 
     if all_charts and not static:
         raise GlideslopeError("--all-charts is for --static: without it the report has every chart.")
-    if static and output is not None and len(runs) > 1:
-        raise GlideslopeError("-o names the comparison of several runs, which --static does not have: leave one out.")
     pictures: Pictures | None = ("all" if all_charts else "key") if static else None
     rules = _rules(config)
     if baseline is not None and len(runs) > 1:
@@ -165,8 +163,8 @@ def write_reports(
         except GlideslopeError as error:
             complain(str(error))
             code = BAD
-    if len(done) > 1 and not static:
-        emit(f"{write_comparison(done, output, force=force)}\n")
+    if len(done) > 1:
+        emit(f"{write_comparison(done, output, force=force, pictures=pictures)}\n")
     elif len(runs) > len(done) == 1 and output is not None:
         complain("of one run alone there is no comparison.")
     raise typer.Exit(code)

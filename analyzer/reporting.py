@@ -63,15 +63,22 @@ def write_report(
     return path
 
 
-def write_comparison(of: Sequence[Judged], output: Path | None, *, force: bool) -> Path:
+def write_comparison(
+    of: Sequence[Judged], output: Path | None, *, force: bool, pictures: Pictures | None = None
+) -> Path:
     """Writes the comparison of runs, with links to those of their reports that lie where reports do."""
-    from .outputs.comparison import render_comparison
+    from .outputs.comparison import render_comparison, render_static_comparison
 
     runs, results = [run for run, _ in of], [result for _, result in of]
-    path = output or _together([run.path for run in runs]) / "comparison.html"
-    reports = [None if is_uri(run.path) else beside(run, "report.html") for run in runs]
+    ending = "-static.html" if pictures else ".html"
+    path = output or _together([run.path for run in runs]) / f"comparison{ending}"
+    reports = [None if is_uri(run.path) else beside(run, f"report{ending}") for run in runs]
     hrefs = [link(path, report) if report and report.is_file() else None for report in reports]
-    write_page(path, render_comparison(runs, results, tool=TOOL, hrefs=hrefs), force=force)
+    if pictures is None:
+        page = render_comparison(runs, results, tool=TOOL, hrefs=hrefs)
+    else:
+        page = render_static_comparison(runs, results, tool=TOOL, hrefs=hrefs, all_charts=pictures == "all")
+    write_page(path, page, force=force)
     return path
 
 

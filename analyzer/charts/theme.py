@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..wording import THIN
+
 INK = "var(--ink)"
 MUTED = "var(--muted)"
 GRID = "var(--grid)"
@@ -75,5 +77,6 @@ CONFIG: dict[str, Any] = {
     },
     "line": {"strokeWidth": 1.5, "strokeJoin": "round"},
     "range": {"category": list(SERIES)},
+    "locale": {"number": {"decimal": ".", "thousands": THIN, "grouping": [3], "currency": ["", ""]}},
 }
 """Given to every chart by the page; a chart itself only says what it shows."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..findings import SEVERITIES, RunResult
 from ..charts.compared import MOST
+from ..findings import SEVERITIES, RunResult
 from ..precedence import tree
 from .measures import Measure, Series, measures
 from .names import short_names

@@ -6,32 +6,44 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import wording
-from ..bundle import javascript
-from ..charts.theme import CONFIG
 from ..comparison.build import compare
 from ..page.comparison import comparison_view
-from ..page.specs import script_json
+from ..page.figures import Draw, live
+from ..page.still import Pictures
 from ..templates import render
-from .html import POLICY
+from .html import Script, script
 
 if TYPE_CHECKING:
     from ..findings import RunResult
     from ..run import Run
 
 
-def render_comparison(
-    runs: Sequence[Run], results: Sequence[RunResult], *, tool: str, hrefs: Sequence[str | None] = ()
-) -> str:
+Hrefs = Sequence["str | None"]
+
+
+def render_comparison(runs: Sequence[Run], results: Sequence[RunResult], *, tool: str, hrefs: Hrefs = ()) -> str:
     """The page on at least two runs and their judgements; `hrefs` lead from it to the reports that there are."""
+    return _rendered(runs, results, hrefs, live, script(), tool)
+
+
+def render_static_comparison(
+    runs: Sequence[Run], results: Sequence[RunResult], *, tool: str, hrefs: Hrefs = (), all_charts: bool = False
+) -> str:
+    """The same page without script: pictures for charts, as many as fit a mail unless all are wanted."""
+    pictures = Pictures(every=all_charts)
+    return pictures.fill(_rendered(runs, results, hrefs, pictures.draw, None, tool))
+
+
+def _rendered(
+    runs: Sequence[Run], results: Sequence[RunResult], hrefs: Hrefs, draw: Draw, script: Script | None, tool: str
+) -> str:
     made = compare(runs, results)
     title = " and ".join(made.names) if len(runs) == 2 else f"{wording.count(len(runs))} runs"
     return render(
         "comparison.html.jinja",
         tool=tool,
-        policy=POLICY,
         title=title,
-        view=comparison_view(made, runs, results, hrefs),
-        config=script_json(CONFIG),
-        javascript=javascript(),
+        view=comparison_view(made, runs, results, hrefs, draw),
+        script=script,
         say=wording,
     )

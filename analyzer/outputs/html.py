@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
 
 from .. import wording
 from ..baseline import changes
@@ -18,10 +21,10 @@ from ..page.audits import audits
 from ..page.card import run_facts
 from ..page.comparison import ComparisonView, comparison_view
 from ..page.configuration import configuration, settings
-from ..page.figures import Figures
+from ..page.figures import Draw, Figures, live
 from ..page.sparkline import loss_sparkline
 from ..page.specs import script_json
-from ..page.still import Stills
+from ..page.still import Pictures, Stills
 from ..page.verdict import verdict_of
 from ..precedence import every
 from ..templates import render
@@ -29,12 +32,6 @@ from ..templates import render
 if TYPE_CHECKING:
     from ..findings import Finding, RunResult
     from ..run import Run
-
-
-POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-"""What the page allows itself: nothing from anywhere else."""
-STILL_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-"""The same without script."""
 
 
 Judged = tuple["Run", "RunResult"]
@@ -47,9 +44,8 @@ def render_report(run: Run, result: RunResult, *, tool: str, baseline: Judged | 
     With the baseline that the judgement was compared with, the page lays the two runs side by side as well. Its size
     depends on the model and the findings, not on the number of steps: charts carry bands of at most 500 bins.
     """
-    script = {"config": script_json(CONFIG), "javascript": javascript()}
-    against = _against((run, result), baseline)
-    return _rendered(run, result, Figures(run), tool=tool, policy=POLICY, script=script, left_out=(), against=against)
+    against = _against((run, result), baseline, live)
+    return _rendered(run, result, Figures(run), against, script=script(), tool=tool)
 
 
 def render_static_report(
@@ -59,22 +55,36 @@ def render_static_report(
 
     With the most important ones it keeps to the size of a mail, unless its words alone come near that.
     """
-    figures = Stills(run, every=all_charts)
-    against = _against((run, result), baseline)
-    form = {"script": None, "left_out": figures.left_out, "against": against.without_charts() if against else None}
-    return figures.fill(_rendered(run, result, figures, tool=tool, policy=STILL_POLICY, **form))
+    pictures = Pictures(every=all_charts)
+    figures = Stills(run, pictures, every=all_charts)
+    against = _against((run, result), baseline, pictures.draw if all_charts else None)
+    return pictures.fill(_rendered(run, result, figures, against, script=None, tool=tool), figures.ranks)
 
 
-def _against(judged: Judged, baseline: Judged | None) -> ComparisonView | None:
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a page needs to draw its charts: their common look, and the libraries."""
+
+    config: Markup
+    javascript: Markup
+
+
+def script() -> Script:
+    """The script of a page with charts that answer to the pointer."""
+    return Script(script_json(CONFIG), javascript())
+
+
+def _against(judged: Judged, baseline: Judged | None, draw: Draw | None) -> ComparisonView | None:
     """The run beside its baseline."""
     if baseline is None:
         return None
     runs, results = (judged[0], baseline[0]), (judged[1], baseline[1])
-    return comparison_view(compare(runs, results), runs, results)
+    return comparison_view(compare(runs, results), runs, results, draw=draw)
 
 
-def _rendered(run: Run, result: RunResult, figures: Figures, **form: Any) -> str:
-    """The page with these figures; `form` has what differs between pages with and without script."""
+def _rendered(
+    run: Run, result: RunResult, figures: Figures, against: ComparisonView | None, *, script: Script | None, tool: str
+) -> str:
     panels = [(section, title, intro, figures.section(section)) for section, title, intro in INSTRUMENTS]
     heatmaps = figures.section("layers")
     tensors = figures.section("tensors", _named(result.findings))
@@ -98,7 +108,10 @@ def _rendered(run: Run, result: RunResult, figures: Figures, **form: Any) -> str
         say=wording,
         measured=sentences,
         changes=changes(result),
-        **form,
+        against=against,
+        left_out=figures.left_out,
+        script=script,
+        tool=tool,
     )
 
 

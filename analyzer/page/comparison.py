@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count as counter
 from itertools import groupby
 from typing import TYPE_CHECKING
+
+from altair.utils.schemapi import debug_mode
 
 from ..charts.base import Figure, Missing
 from ..charts.compared import Curves
@@ -23,9 +25,8 @@ from ..comparison.settings import Difference
 from ..comparison.tuning import advice_words
 from ..wording import capitalized, count, number, plural
 from .card import ENDINGS
-from .figures import Drawn
+from .figures import Draw, Drawn, live
 from .sparkline import Sparkline, loss_sparkline
-from .specs import spec_json
 from .verdict import VerdictView, verdict_of
 
 if TYPE_CHECKING:
@@ -109,19 +110,19 @@ class ComparisonView:
         steps = [each["step"] for each in self.comparison.series.values() if each.height]
         return min((int(each[0]) for each in steps), default=0), max((int(each[-1]) for each in steps), default=0)
 
-    def without_charts(self) -> ComparisonView:
-        """The same for a page without script."""
-        return replace(self, curves=(), alphas=(), advice=tuple(replace(item, chart=None) for item in self.advice))
-
 
 def comparison_view(
-    made: Comparison, runs: Sequence[Run], results: Sequence[RunResult], hrefs: Sequence[str | None] = ()
+    made: Comparison,
+    runs: Sequence[Run],
+    results: Sequence[RunResult],
+    hrefs: Sequence[str | None] = (),
+    draw: Draw | None = live,
 ) -> ComparisonView:
-    """The comparison ready for the page; `hrefs` lead to the reports of the runs."""
+    """The comparison ready for the page; `hrefs` lead to the reports of the runs. Without `draw`, it has no charts."""
     numbers = counter(1)
 
-    def drawn(title: str, draw: Callable[[], Figure | None]) -> Drawn | Missing | None:
-        return _guarded(f"compared-{next(numbers)}", title, draw)
+    def drawn(title: str, figure: Callable[[], Figure | None]) -> Drawn | Missing | None:
+        return _guarded(title, figure, partial(draw, f"compared-{next(numbers)}")) if draw else None
 
     return ComparisonView(
         comparison=made,
@@ -140,14 +141,16 @@ def comparison_view(
     )
 
 
-Draw = Callable[[str, Callable[[], Figure | None]], Drawn | Missing | None]
+Shown = Callable[[str, Callable[[], Figure | None]], Drawn | Missing | None]
+"""Draws what a title promises, or says why not."""
 
 
-def _guarded(name: str, title: str, draw: Callable[[], Figure | None]) -> Drawn | Missing | None:
+def _guarded(title: str, make: Callable[[], Figure | None], draw: Callable[[Figure], Drawn]) -> Drawn | Missing | None:
     """The figure drawn; a sentence in its place where that fails, never a lost page."""
     try:
-        figure = draw()
-        return None if figure is None else Drawn(name, figure, spec_json(figure.chart))
+        with debug_mode(False):  # each part of a chart would be validated against the schema of Vega-Lite
+            figure = make()
+            return None if figure is None else draw(figure)
     except Exception as error:
         return Missing(title, f"This chart could not be drawn ({type(error).__name__}: {error}); the rest stands.")
 
@@ -195,23 +198,23 @@ def _parting_row(item: Separation, made: Comparison) -> PartingRow:
     return PartingRow(item.measure.name, remark, when(item.parting)[3:], between(item, names))
 
 
-def _curves(made: Comparison, draw: Draw) -> Iterator[Drawn | Missing]:
+def _curves(made: Comparison, shown: Shown) -> Iterator[Drawn | Missing]:
     """The key curves; those that separate the runs first, in the order of a training."""
     curves = Curves(made.drawn, tuple(made.names[i] for i in made.drawn))
     parted = {item.measure.name: item for item in made.separations}
     for measure in made.measures:
         if measure.key:
-            figure = draw(measure.name, partial(overlay, measure, made.series, curves, parted.get(measure.name)))
+            figure = shown(measure.name, partial(overlay, measure, made.series, curves, parted.get(measure.name)))
             if figure is not None:
                 yield figure
 
 
-def _alphas(made: Comparison, draw: Draw) -> Iterator[Drawn | Missing]:
+def _alphas(made: Comparison, shown: Shown) -> Iterator[Drawn | Missing]:
     curves = Curves(made.drawn, tuple(made.names[i] for i in made.drawn))
     for figure in alpha_distributions(made.series, curves):
-        shown = draw(figure.title, lambda f=figure: f)  # type: ignore[misc]
-        if shown is not None:
-            yield shown
+        drawn = shown(figure.title, lambda f=figure: f)  # type: ignore[misc]
+        if drawn is not None:
+            yield drawn
 
 
 def _ranking(made: Comparison) -> Iterator[TuningRow]:
@@ -228,11 +231,11 @@ def _ranking(made: Comparison) -> Iterator[TuningRow]:
         )
 
 
-def _advice(made: Comparison, draw: Draw) -> Iterator[AdviceView]:
+def _advice(made: Comparison, shown: Shown) -> Iterator[AdviceView]:
     if made.tuning is None or made.outcomes is None or made.goal is None:
         return
     costs = [item.value for item in made.outcomes]
     for advice in made.tuning.advice:
         values = made.tuning.numbers[advice.name]
-        chart = draw(advice.name, partial(against_outcome, advice, values, costs, made.names, made.goal))
+        chart = shown(advice.name, partial(against_outcome, advice, values, costs, made.names, made.goal))
         yield AdviceView(advice, advice_words(advice), chart)

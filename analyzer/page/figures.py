@@ -55,16 +55,31 @@ class FindingView:
         return self.chart.figure.span if isinstance(self.chart, Drawn) else None
 
 
+Draw = Callable[[str, Figure], Drawn]
+"""Gives a figure, under its anchor, the form that a page takes."""
+
+
+def live(anchor: str, figure: Figure) -> Drawn:
+    """The figure for a page whose script draws it."""
+    return Drawn(anchor, figure, spec_json(figure.chart))
+
+
 class Figures:
     """Draws the figures of a run. A chart that fails becomes a sentence: the rest of the report stands.
 
     Findings lead to the charts of the sections that were drawn before them.
     """
 
-    def __init__(self, run: Run, charts: Sequence[Chart] = CHARTS) -> None:
+    def __init__(self, run: Run, charts: Sequence[Chart] = CHARTS, draw: Draw = live) -> None:
         self._run = run
         self._charts = charts
+        self._draw = draw
         self._by_column: dict[str, Drawn] = {}
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Titles of the charts that this page does not have."""
+        return tuple(chart.title for chart in CHARTS if chart not in self._charts)
 
     def section(self, section: Section, first: tuple[str, ...] = ()) -> Panel:
         """The figures of a section; `first` names tensors that must be among those drawn one by one."""
@@ -107,16 +122,12 @@ class Figures:
         try:
             with debug_mode(False):  # each part of a chart would be validated against the schema of Vega-Lite
                 figure = draw()
-                return self._drawn(anchor, figure) if isinstance(figure, Figure) else figure
+                return self._draw(anchor, figure) if isinstance(figure, Figure) else figure
         except Exception as error:
             return Missing(
                 title,
                 f"This chart could not be drawn ({type(error).__name__}: {error}); the rest of the report stands.",
             )
-
-    def _drawn(self, anchor: str, figure: Figure) -> Drawn:
-        """The figure in the form that this page takes."""
-        return Drawn(anchor, figure, spec_json(figure.chart))
 
 
 def _naming(chart: Chart, first: tuple[str, ...]) -> Chart:

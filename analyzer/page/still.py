@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
@@ -41,51 +43,59 @@ _PLACE = re.compile(r"<!--picture ([\w-]+)-->")
 _LEFT_OUT = Markup('<p class="fallback">The picture is left out, so that this page fits a mail. {}</p>')
 
 
-class Stills(Figures):
-    """Draws charts as pictures. The page is rendered with a mark for each; `fill` puts them in, as far as they fit."""
+class Pictures:
+    """Draws figures as pictures. A page is rendered with a mark for each; `fill` puts them in, as far as they fit."""
 
-    def __init__(self, run: Run, *, every: bool = False) -> None:
-        super().__init__(run, CHARTS if every else tuple(chart for chart in CHARTS if chart.name in KEY_CHARTS))
+    def __init__(self, *, every: bool = False) -> None:
         self._every = every
         self._pictures: dict[str, Markup] = {}
         self._words: dict[str, Markup] = {}
-        self._ranks: dict[str, int] = {}
 
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        """Titles of the charts that this page does not have."""
-        return tuple(chart.title for chart in CHARTS if chart not in self._charts)
+    def draw(self, anchor: str, figure: Figure) -> Drawn:
+        """The figure with the mark of its picture."""
+        svg = draw(figure.chart, STILL_CONFIG, width=WIDTH, name=anchor)
+        svg.attrib |= {"role": "img", "aria-label": figure.description}
+        self._pictures[anchor] = serialised(svg)
+        self._words[anchor] = _LEFT_OUT.format(escape(figure.description))
+        return Drawn(anchor, figure, picture=Markup(f"<!--picture {anchor}-->"))
+
+    def fill(self, page: str, ranks: Mapping[str, int] = MappingProxyType({})) -> str:
+        """The rendered page with its pictures: those of a low rank first, and else as they stand in the page.
+
+        One that does not fit leaves its words, unless every picture is wanted.
+        """
+        size = len(_PLACE.sub(lambda match: self._words[match[1]], page).encode())
+        room = max(LIMIT - size, LEAST)
+        shown = set()
+        for anchor in sorted(_PLACE.findall(page), key=lambda anchor: ranks.get(anchor, math.inf)):
+            more = len(self._pictures[anchor].encode()) - len(self._words[anchor].encode())
+            if self._every or more <= room:
+                shown.add(anchor)
+                room -= more
+        return _PLACE.sub(lambda match: (self._pictures if match[1] in shown else self._words)[match[1]], page)
+
+
+class Stills(Figures):
+    """The figures of a run as pictures: the key charts, or every one."""
+
+    def __init__(self, run: Run, pictures: Pictures, *, every: bool = False) -> None:
+        charts = CHARTS if every else tuple(chart for chart in CHARTS if chart.name in KEY_CHARTS)
+        super().__init__(run, charts, pictures.draw)
+        self._every = every
+        self.ranks: dict[str, int] = {}
+        """How much each figure matters, the most important the least."""
 
     def findings(self, findings: Iterable[Finding]) -> tuple[FindingView, ...]:
         """The findings with their charts, which come before all others; in a mail, symptoms go without."""
         views = super().findings(findings)
-        self._ranks |= {view.chart.id: -1 for view in views if isinstance(view.chart, Drawn)}
+        self.ranks |= {view.chart.id: -1 for view in views if isinstance(view.chart, Drawn)}
         return views if self._every else tuple(replace(view, symptoms=_wordy(view.symptoms)) for view in views)
-
-    def fill(self, page: str) -> str:
-        """The rendered page with its pictures. One that does not fit leaves its words."""
-        size = len(_PLACE.sub(lambda match: self._words[match[1]], page).encode())
-        room = max(LIMIT - size, LEAST)
-        shown = set()
-        for name in sorted(_PLACE.findall(page), key=lambda name: self._ranks.get(name, len(KEY_CHARTS))):
-            more = len(self._pictures[name].encode()) - len(self._words[name].encode())
-            if self._every or more <= room:
-                shown.add(name)
-                room -= more
-        return _PLACE.sub(lambda match: (self._pictures if match[1] in shown else self._words)[match[1]], page)
 
     def _all(self, chart: Chart) -> Iterator[Drawn | Missing]:
         for drawn in super()._all(chart):
             if isinstance(drawn, Drawn) and chart.name in KEY_CHARTS:
-                self._ranks[drawn.id] = KEY_CHARTS.index(chart.name)
+                self.ranks[drawn.id] = KEY_CHARTS.index(chart.name)
             yield drawn
-
-    def _drawn(self, name: str, figure: Figure) -> Drawn:
-        svg = draw(figure.chart, STILL_CONFIG, width=WIDTH, name=name)
-        svg.attrib |= {"role": "img", "aria-label": figure.description}
-        self._pictures[name] = serialised(svg)
-        self._words[name] = _LEFT_OUT.format(escape(figure.description))
-        return Drawn(name, figure, picture=Markup(f"<!--picture {name}-->"))
 
 
 def _wordy(views: Iterable[FindingView]) -> tuple[FindingView, ...]:

@@ -17,18 +17,9 @@ import altair as alt
 from markupsafe import Markup
 
 from ..charts.mold import Cast
-from ..wording import THIN, xml_text
+from ..wording import xml_text
 from .paths import rounded, shorter
 from .specs import specification
-
-LOCALE: dict[str, Any] = {
-    "decimal": ".",
-    "thousands": THIN,
-    "grouping": [3],
-    "currency": ["", ""],
-    "minus": "\u2212",
-}
-"""How numbers are written, as `charts.js` does."""
 
 MANY = 100
 """Cells from which on those of nearly the same colour are written together."""
@@ -65,9 +56,7 @@ def draw(chart: alt.LayerChart | Cast, config: dict[str, Any], *, width: int, na
 
     spec = specification(chart) | {"width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
     text = json.dumps(_writable(spec), allow_nan=False)
-    written = vl_convert.vegalite_to_svg(
-        text, vl_version=_VERSION, config=config, format_locale=LOCALE, allowed_base_urls=[]
-    )
+    written = vl_convert.vegalite_to_svg(text, vl_version=_VERSION, config=config, allowed_base_urls=[])
     svg = ET.fromstring(written)
     for element in svg.iter():
         element.tag = element.tag.removeprefix(_SVG)

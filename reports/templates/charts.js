@@ -35,7 +35,6 @@ const charts = (() => {
     const options = {
       mode: "vega-lite", renderer: slot.dataset.renderer, ast: true, actions: false, logLevel: 1,
       config: canvas ? resolved(config) : config,
-      formatLocale: { decimal: ".", thousands: "\u202f", grouping: [3], currency: ["", ""], minus: "\u2212" },
     };
     return window.vegaEmbed(slot, canvas ? resolved(spec) : spec, options).then(
       (result) => {

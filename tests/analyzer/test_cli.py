@@ -247,6 +247,17 @@ def test_a_static_report_lies_beside_the_other(glideslope, run_dir: Path, tmp_pa
     assert not (run_dir / "report.html").exists()
 
 
+def test_static_reports_of_several_runs_have_a_static_comparison(glideslope, run_dir: Path, tmp_path: Path) -> None:
+    other = write_run(tmp_path / "other", {"loss": [2.0, 1.0]})
+    ended = glideslope("report", run_dir, other, "--static")
+    pages = [run_dir / "report-static.html", other / "report-static.html", tmp_path / "comparison-static.html"]
+    assert (ended.code, ended.out) == (0, "".join(f"{page}\n" for page in pages))
+    page = pages[2].read_text()
+    assert "<script" not in page
+    assert 'href="digits/report-static.html"' in page
+    assert glideslope("report", run_dir, other, "--static", "-o", "x.html").out == "x.html\n"
+
+
 def test_report_of_several_runs_compares_them_and_links_their_reports(glideslope, run_dir: Path, tmp_path) -> None:
     other = write_run(tmp_path / "other", {"loss": [2.0, 1.0]})
     ended = glideslope("report", run_dir, other)
@@ -391,7 +402,6 @@ def in_this_process(tasks, settings, jobs):
         (["check", "digits", "--new-only"], "--new-only compares with a run: name it with --baseline."),
         (["check", "digits", "--baseline", "gone"], "gone does not exist"),
         (["report", "digits", "digits", "--baseline", "digits"], "--baseline is for one run"),
-        (["report", "digits", "digits", "--static", "-o", "x.html"], "-o names the comparison of several runs"),
         (["report", "digits", "--all-charts"], "--all-charts is for --static"),
         (["report", "gone"], "gone does not exist"),
         (["report", "memory://x/y"], "memory://x/y holds no run"),

@@ -1,4 +1,4 @@
-"""The report without script in Chromium: nothing is asked for or said, and it is legible on a phone and in the dark."""
+"""The pages without script in Chromium: nothing is asked for or said, and it is legible on a phone and in the dark."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from analyzer.charts.base import Figure
 from analyzer.charts.theme import CONFIG
 from analyzer.engine import TOOL
 from analyzer.findings import ChartRef
+from analyzer.outputs.comparison import render_static_comparison
 from analyzer.outputs.html import render_static_report
 from analyzer.page.palette import resolved
 from analyzer.page.specs import specification
-from analyzer.page.svg import LOCALE, draw, serialised
+from analyzer.page.svg import draw, serialised
 
 FAULTY = finding(explains=(finding("GRD001", severity="warning", chart=ChartRef("layers", "grad_norm")),))
 PAGES = {
@@ -38,6 +39,13 @@ def files(tmp_path_factory) -> dict[str, Path]:
         written[name] = folder / f"{name}.html"
         page = render_static_report(run, judged(run, *findings), tool=TOOL, all_charts=name != "faulty")
         written[name].write_text(page, encoding="utf-8")
+    runs = [
+        full_run(folder, name="plain"),
+        full_run(folder, name="hot", loss=[2.3 + 0.3 * (s % 7) for s in range(200)]),
+    ]
+    written["comparison"] = folder / "comparison.html"
+    page = render_static_comparison(runs, [judged(run) for run in runs], tool=TOOL)
+    written["comparison"].write_text(page, encoding="utf-8")
     return written
 
 
@@ -61,7 +69,7 @@ def visit(chromium, files):
         context.close()
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*PAGES, "comparison"])
 def test_the_page_asks_for_nothing_says_nothing_and_shows_its_pictures(visit, name):
     page = visit(name)
     page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
@@ -73,7 +81,7 @@ def test_the_page_asks_for_nothing_says_nothing_and_shows_its_pictures(visit, na
     assert not [svg for svg in drawn if re.search(r"NaN|Infinity|undefined", svg)]
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*PAGES, "comparison"])
 def test_nothing_sticks_out_on_a_phone(visit, name):
     page = visit(name, width=390)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -132,7 +140,7 @@ def test_a_short_picture_looks_like_the_one_that_vega_wrote(chromium, tmp_path):
         if not isinstance(figure, Figure):
             continue
         spec = specification(figure.chart) | {"width": 420, "autosize": {"type": "fit-x", "contains": "padding"}}
-        whole = vl_convert.vegalite_to_svg(json.dumps(spec), vl_version="6.4", config=CONFIG, format_locale=LOCALE)
+        whole = vl_convert.vegalite_to_svg(json.dumps(spec), vl_version="6.4", config=CONFIG)
         short = draw(figure.chart, CONFIG, width=420, name="x")
         short.attrib |= {"xmlns": "http://www.w3.org/2000/svg", "font-family": CONFIG["font"]}
         found = page.evaluate(COMPARE, [resolved(whole), resolved(serialised(short))])

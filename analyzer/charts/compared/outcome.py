@@ -34,11 +34,11 @@ def against_outcome(
         every.mark_point(size=60, color=SERIES[0], filled=True, opacity=0.75, aria=False).encode(x, y, tooltip=tooltip),
         ring.mark_point(size=190, color=SERIES[0], filled=False, strokeWidth=1.6, aria=False).encode(x, y),
     ]
-    keys = (Key("a run, the best ringed", SERIES[0], symbol="ring"),)
+    keys = [Key("a run, the best ringed", SERIES[0], symbol="ring")]
     if advice.next:
         marks = alt.Chart(pl.DataFrame({"value": list(advice.next)}))
         layers.append(marks.mark_rule(color=SERIES[1], strokeDash=[4, 3], aria=False).encode(x))
-        keys = (*keys, Key("to try next", SERIES[1], dash=(4, 3)))
+        keys.append(Key("to try next", SERIES[1], dash=(4, 3)))
     at, reached = best.row(0)[:2]
     description = f"{by} by {advice.name}, {count(len(points))} runs: best {number(reached)} at {number(at)}."
     return Figure(
@@ -46,18 +46,21 @@ def against_outcome(
         chart=layered(layers, HEIGHT, description),
         reading=advice_words(advice),
         description=description,
-        keys=keys,
+        keys=tuple(keys),
     )
 
 
 def _value_axis(advice: Advice, tried: Sequence[float]) -> alt.X:
     """Wide enough for what was tried and what is to be; in factors where it spans several."""
+    ticks: dict[str, Any]
     low, high = min(*tried, *advice.next), max(*tried, *advice.next)
-    log = low > 0 and high > 4 * low
-    pad = (high / low) ** 0.06 if log else 0.06 * (high - low) or 1.0
-    domain = [low / pad, high * pad] if log else [low - pad, high + pad]
-    scale = alt.Scale(type="log", nice=False, domain=domain) if log else alt.Scale(zero=False, nice=True, domain=domain)
-    ticks: dict[str, Any] = {"values": log_ticks(*domain)} if log else {"tickCount": 5}
+    if low > 0 and high > 4 * low:
+        pad = (high / low) ** 0.06
+        low, high = low / pad, high * pad
+        scale, ticks = alt.Scale(type="log", nice=False, domain=[low, high]), {"values": log_ticks(low, high)}
+    else:
+        pad = 0.06 * (high - low) or 1.0
+        scale, ticks = alt.Scale(zero=False, nice=True, domain=[low - pad, high + pad]), {"tickCount": 5}
     return alt.X("value:Q", scale=scale, axis=alt.Axis(title=advice.name, labelExpr=SHORT_NUMBER, **ticks))
 
 

@@ -15,8 +15,9 @@ from analyzer.baseline import against
 from analyzer.engine import TOOL
 from analyzer.files import GENERATOR
 from analyzer.findings import DetectorState
-from analyzer.outputs.comparison import render_comparison
+from analyzer.outputs.comparison import render_comparison, render_static_comparison
 from analyzer.outputs.html import render_report, render_static_report
+from analyzer.page.still import LIMIT
 from analyzer.run import open_run
 
 
@@ -82,6 +83,32 @@ def test_alpha_is_side_by_side_on_the_same_axes(tree):
         str(layer["encoding"]["y"]["scale"]) for spec in specs for layer in spec["layer"] if "y" in layer["encoding"]
     }
     assert len(tops) == 1
+
+
+def static(pairs, **options) -> Element:
+    runs, results = zip(*pairs, strict=True)
+    return parse(render_static_comparison(runs, results, tool=TOOL, **options))
+
+
+def test_a_comparison_without_script_says_the_same_and_has_pictures(pair, tree):
+    page = static(pair, hrefs=["healthy/report.html", None], all_charts=True)
+    for section in ("runs", "settings", "partings", "rules"):
+        assert page.one("section", id=section).text == tree.one("section", id=section).text
+    titles = [[figure.one("h3").text for figure in each.all("figure")] for each in (page, tree)]
+    assert titles[0] == titles[1]
+    assert len(page.all("svg", role="img")) == len(titles[0]) > 6
+    assert not page.all("script") + page.all("form") + page.all("div", class_="slot")
+    (policy,) = [meta.attributes["content"] for meta in page.all("meta") if "http-equiv" in meta.attributes]
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def test_a_static_comparison_of_many_runs_fits_a_mail(folder):
+    runs = [full_run(folder, 400, name=f"mailed-{i}") for i in range(7)]
+    page = render_static_comparison(runs, [judged(run) for run in runs], tool=TOOL)
+    assert 0.8 * LIMIT < len(page.encode()) <= LIMIT
+    shown = [bool(figure.all("svg", role="img")) for figure in parse(page).all("figure")]
+    assert True in shown
+    assert False in shown
 
 
 def test_identical_runs_show_no_difference(pair):
@@ -162,6 +189,14 @@ def test_the_static_report_says_it_in_words(against_baseline):
     assert "Dead units" in section.text
     assert not section.all("figure")
     assert not tree.all("script")
+
+
+def test_the_static_report_with_all_charts_has_those_of_both_runs(against_baseline):
+    run, result, baseline = against_baseline
+    tree = parse(render_static_report(run, result, tool=TOOL, baseline=baseline, all_charts=True))
+    figures = tree.one("section", id="baseline").all("figure")
+    assert len(figures) > 5
+    assert all(figure.all("svg", role="img") for figure in figures)
 
 
 def test_without_a_baseline_nothing_speaks_of_one(pair):

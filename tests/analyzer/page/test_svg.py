@@ -48,7 +48,7 @@ def test_every_chart_is_the_same_picture_in_half_the_bytes_or_less(charts) -> No
     assert len(charts) > 10
     for name, figure in charts.items():
         whole, short = raw(figure), draw(figure.chart, CONFIG, width=WIDTH, name=name)
-        assert [word.replace("\u202f", ",") for word in words(short)] == words(whole), name
+        assert words(short) == words(whole), name
         assert short.attrib["viewBox"] == whole.attrib["viewBox"]
         assert len(serialised(short)) < 0.5 * len(ET.tostring(whole)), name
 
