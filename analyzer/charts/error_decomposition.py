@@ -1,36 +1,23 @@
-"""Where the error of a model comes from: from the level aimed at over training and validation to the test."""
+"""The terms of a model's error as bars, from the level aimed at to the test, and what to try against the largest."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import polars as pl
 
+from ..error_terms import SPLITS, TERMS, Level, Term, largest, levels, terms
 from ..validation import falls
 from ..wording import count, listed, number, plural
 from .base import Chart, Figure, Key, Missing, Numbers
 from .marks import SHORT_NUMBER, layered
-from .metrics import logged
 from .theme import ALARM, MUTED, SERIES
 
 if TYPE_CHECKING:
     from ..run import Run
-
-SPLITS = {"train": "training", "valid": "validation", "test-valid": "validation on test data", "test": "test"}
-"""The splits that levels come from, in the order of the decomposition."""
-
-TERMS = {
-    "train": "avoidable bias",
-    "valid": "variance",
-    "test-valid": "distribution shift",
-    "test": "overfitting to validation",
-}
-"""What the way from the level before to that of a split is called."""
 
 ADVICE = {
     "train": (
@@ -62,25 +49,6 @@ ADVICE = {
 ROW_HEIGHT = 34
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
-    """The last value of a metric in a split, and the step at which it was logged; the target has no step."""
-
-    split: str
-    value: float
-    step: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """The way from one level to the next. `cost`: what it adds to the error, negative where it takes from it."""
-
-    split: str
-    start: float
-    end: float
-    cost: float
-
-
 class ErrorDecomposition(Chart):
     """The terms of the error, for each metric that has a target and was logged for training and validation."""
 
@@ -106,23 +74,23 @@ class ErrorDecomposition(Chart):
             )
 
     def _figure(self, run: Run, metric: str, target: float) -> Figure | None:
-        levels, less = _levels(run, metric, target), falls(metric)
-        if less is None or not {"train", "valid"} <= {level.split for level in levels}:
+        reached, less = levels(run, metric, target), falls(metric)
+        if less is None or not {"train", "valid"} <= {level.split for level in reached}:
             return None
-        terms = _terms(levels, less=less)
+        found = terms(reached, less=less)
         title = f"{self.title}: {metric}"
-        description = f"{title}, with {_spoken(levels, terms)}"
+        description = f"{title}, with {_spoken(reached, found)}"
         return Figure(
             title=title,
-            chart=_chart(terms, target, f"{metric}, {'less' if less else 'more'} is better", description),
+            chart=_chart(found, target, f"{metric}, {'less' if less else 'more'} is better", description),
             reading=(
                 "From the level aimed at to what was reached: on the training data (avoidable bias), on validation "
                 "data (variance), and on test data. The longest bar is what to work on first."
             ),
             description=description,
-            note=_advice(terms),
+            note=_advice(found),
             keys=(Key(f"target, {number(target)}", ALARM, dash=(6, 4)),),
-            numbers=_numbers(levels, terms),
+            numbers=_numbers(reached, found),
             wide=True,
         )
 
@@ -131,68 +99,47 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _levels(run: Run, metric: str, target: float) -> list[Level]:
-    """The target and the last finite value of each split, in order."""
-    values = logged(run, metric).filter(pl.col("value").is_finite() & pl.col("step").is_not_null())
-    last = {row["series"]: row for row in values.iter_rows(named=True)}
-    found = [Level(split, last[split]["value"], last[split]["step"]) for split in SPLITS if split in last]
-    return [Level("target", target), *found]
-
-
-def _terms(levels: list[Level], *, less: bool) -> list[Term]:
-    sign = 1.0 if less else -1.0
-    return [
-        Term(after.split, before.value, after.value, sign * (after.value - before.value))
-        for before, after in pairwise(levels)
-    ]
-
-
-def _largest(terms: list[Term]) -> Term | None:
-    worst = max(terms, key=lambda term: term.cost)
-    return worst if worst.cost > 0 else None
-
-
-def _advice(terms: list[Term]) -> str:
-    worst = _largest(terms)
+def _advice(found: list[Term]) -> str:
+    worst = largest(found)
     if worst is None:
         return "No term adds to the error: the target is reached everywhere."
     tried = listed(ADVICE[worst.split], most=9)
     return f"Largest: {TERMS[worst.split]}, {number(worst.cost, 3)}. Try, in this order: {tried}."
 
 
-def _spoken(levels: list[Level], terms: list[Term]) -> str:
-    ways = listed([f"{TERMS[term.split]} {number(term.cost, 3)}" for term in terms], most=4)
-    return f"target {number(levels[0].value)}: {ways} ({plural(len(levels) - 1, 'split')})."
+def _spoken(reached: list[Level], found: list[Term]) -> str:
+    ways = listed([f"{TERMS[term.split]} {number(term.cost, 3)}" for term in found], most=4)
+    return f"target {number(reached[0].value)}: {ways} ({plural(len(reached) - 1, 'split')})."
 
 
-def _numbers(levels: list[Level], terms: list[Term]) -> Numbers:
-    added = {term.split: term for term in terms}
-    rows = [("target", number(levels[0].value), "\u2013", "\u2013", "\u2013")]
-    for level in levels[1:]:
+def _numbers(reached: list[Level], found: list[Term]) -> Numbers:
+    added = {term.split: term for term in found}
+    rows = [("target", number(reached[0].value), "\u2013", "\u2013", "\u2013")]
+    for level in reached[1:]:
         term = added[level.split]
         row = (SPLITS[level.split], number(level.value), count(level.step), number(term.cost, 3), TERMS[level.split])
         rows.append(row)
     return Numbers(("", "last value", "at step", "adds", "which is"), tuple(rows))
 
 
-def _chart(terms: list[Term], target: float, title: str, description: str) -> alt.LayerChart:
-    worst = _largest(terms)
+def _chart(found: list[Term], target: float, title: str, description: str) -> alt.LayerChart:
+    worst = largest(found)
     frame = pl.DataFrame(
         {
-            "term": [TERMS[term.split] for term in terms],
-            "start": [term.start for term in terms],
-            "end": [term.end for term in terms],
-            "label": [("+" if term.cost > 0 else "") + number(term.cost, 3) for term in terms],
-            "color": [SERIES[1] if term is worst else SERIES[0] if term.cost > 0 else MUTED for term in terms],
-            "right": [max(term.start, term.end) for term in terms],
+            "term": [TERMS[term.split] for term in found],
+            "start": [term.start for term in found],
+            "end": [term.end for term in found],
+            "label": [("+" if term.cost > 0 else "") + number(term.cost, 3) for term in found],
+            "color": [SERIES[1] if term is worst else SERIES[0] if term.cost > 0 else MUTED for term in found],
+            "right": [max(term.start, term.end) for term in found],
         }
     )
-    ends = [target, *(term.end for term in terms)]
+    ends = [target, *(term.end for term in found)]
     room = (max(ends) - min(ends)) or abs(target) or 1.0
     domain = [min(ends) - 0.06 * room, max(ends) + 0.22 * room]
     scale = alt.Scale(domain=domain, nice=False, zero=False)
     axis = alt.Axis(title=title, grid=True, labelExpr=SHORT_NUMBER)
-    order = [TERMS[term.split] for term in terms]
+    order = [TERMS[term.split] for term in found]
     labels = alt.Axis(title=None, labelLimit=190, minExtent=0, ticks=False, domain=False)
     base = alt.Chart(frame).encode(y=alt.Y("term:N", scale=alt.Scale(domain=order, padding=0.35), axis=labels))
     level = alt.Chart(pl.DataFrame({"start": [target]}))
@@ -203,4 +150,4 @@ def _chart(terms: list[Term], target: float, title: str, description: str) -> al
         ),
         base.mark_text(aria=False, align="left", dx=6, color=MUTED, fontSize=11).encode(x="right:Q", text="label:N"),
     ]
-    return layered(layers, ROW_HEIGHT * len(terms) + 14, description)
+    return layered(layers, ROW_HEIGHT * len(found) + 14, description)
