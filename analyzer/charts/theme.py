@@ -77,6 +77,6 @@ CONFIG: dict[str, Any] = {
     },
     "line": {"strokeWidth": 1.5, "strokeJoin": "round"},
     "range": {"category": list(SERIES)},
-    "locale": {"number": {"decimal": ".", "thousands": THIN, "grouping": [3], "currency": ["", ""]}},
+    "locale": {"number": {"decimal": ".", "thousands": THIN, "grouping": [3], "currency": ["", ""], "minus": "\u2212"}},
 }
 """Given to every chart by the page; a chart itself only says what it shows."""

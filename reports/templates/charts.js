@@ -34,7 +34,7 @@ const charts = (() => {
     const canvas = slot.dataset.renderer === "canvas";
     const options = {
       mode: "vega-lite", renderer: slot.dataset.renderer, ast: true, actions: false, logLevel: 1,
-      config: canvas ? resolved(config) : config,
+      config: canvas ? resolved(config) : config, formatLocale: config.locale.number,
     };
     return window.vegaEmbed(slot, canvas ? resolved(spec) : spec, options).then(
       (result) => {

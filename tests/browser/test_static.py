@@ -44,7 +44,7 @@ def files(tmp_path_factory) -> dict[str, Path]:
         full_run(folder, name="hot", loss=[2.3 + 0.3 * (s % 7) for s in range(200)]),
     ]
     written["comparison"] = folder / "comparison.html"
-    page = render_static_comparison(runs, [judged(run) for run in runs], tool=TOOL)
+    page = render_static_comparison(runs, [judged(run) for run in runs], tool=TOOL, all_charts=True)
     written["comparison"].write_text(page, encoding="utf-8")
     return written
 

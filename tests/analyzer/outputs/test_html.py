@@ -126,7 +126,7 @@ def test_the_page_is_marked_as_ours_and_forbids_every_request(page, tree):
     assert GENERATOR in page[:4096]
     assert tree.one("meta", name="generator").attributes["content"] == TOOL
     policy = [m.attributes["content"] for m in tree.all("meta") if "http-equiv" in m.attributes]
-    assert policy == ["default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"]
+    assert policy == ["default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"]
     assert not [e for e in tree.walk() if "src" in e.attributes]
     assert all(link.attributes["href"].startswith("data:") for link in tree.all("link"))
     assert not re.search(r"url\(|@import", tree.one("style").text)
