@@ -76,7 +76,7 @@ def test_the_page_asks_for_nothing_says_nothing_and_shows_its_pictures(visit, na
     assert (page.said, [url for url in page.asked if not url.startswith("data:")]) == ([], [page.url])
     sizes = page.eval_on_selector_all(".still svg", "all => all.map((one) => one.getBoundingClientRect().width)")
     assert len(sizes) == page.locator("figure").count() > 0
-    assert min(sizes) > 250
+    assert min(sizes) > 200
     drawn = page.eval_on_selector_all(".still svg", "all => all.map((one) => one.outerHTML)")
     assert not [svg for svg in drawn if re.search(r"NaN|Infinity|undefined", svg)]
 
