@@ -37,7 +37,7 @@ coverage-table: $(DEV)  ## rewrite the README's table of models and instruments,
 	PYTHONPATH=tests $(BIN)/python -m support.coverage_table
 
 ZOO ?= zoo-runs
-SEEDS_tuning   := 3
+SEEDS_tuning   := 2
 SEEDS_heldout  := 5
 OTHERS_heldout := --ablation --rivals
 scoreboard: $(DEV)  ## record the calibration zoo, judge it, rewrite the README's tables and the rates of the rules (hours)

@@ -24,6 +24,13 @@ def training_accuracy(run: Run) -> float | None:
     return scalar(ends.select(pl.sum_horizontal(classes_of(ends))).to_series().sum()) / total if total >= 50 else None
 
 
+def all_recognised(run: Run) -> bool:
+    """Whether every sample was predicted as labelled at the last three probes that counted them."""
+    frame = run.frame("steps", "class_counts", "class_hits").drop_nulls().tail(3)
+    sums = frame.select(pl.col("class_counts", "class_hits").list.sum())
+    return sums.height == 3 and bool((sums["class_counts"] == sums["class_hits"]).all()) and sums["class_hits"][0] > 0
+
+
 def redrawn(run: Run, probes: int = 20) -> bool:
     """Whether one batch of inputs is repeated, to the last digit, while the labels change in most of the probes."""
     inputs = ("input_mean", "input_std", "input_absmax")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
-from ..label_fit import training_accuracy
+from ..label_fit import all_recognised
 from ..overshoot import broken
 from ..pace import last_quarters, still_falling
 from ..progress import Progress, constant_input, given_probabilities, losses, measured, uninformed
@@ -75,7 +75,7 @@ class DoesNotFitOneBatch(Detector):
         if series.height < self.steps and burst is None:
             raise NotApplicable(f"{series.height} steps with a finite loss are too few; {self.steps} are needed")
         limit = self.fitted * progress.reference
-        if training_accuracy(run) == 1:  # the floor of bounded logits, or of smoothed labels, is not zero
+        if all_recognised(run):  # the floor of bounded logits, or of smoothed labels, is not zero
             return
         if progress.end.value > limit or (burst is not None and series["loss"].tail(5).max() > limit):  # type: ignore[operator]
             course: Course = "explodes" if burst is not None else self._course(run, progress)

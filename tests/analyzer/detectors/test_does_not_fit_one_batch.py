@@ -92,3 +92,13 @@ def test_a_recorded_run(tmp_path: Path, *, alike: bool) -> None:
                 step.backward(nn.functional.cross_entropy(model(x), y))
             optimizer.step()
     assert [finding.code for finding in RULE.detect(open_run(tmp_path / "run"))] == ["LOS006"] * alike
+
+
+@pytest.mark.parametrize(("hits", "fires"), [([32.0, 32.0], False), ([32.0, 31.0], True)])
+def test_a_batch_that_is_recognised_fits_whatever_the_floor_of_its_loss(
+    tmp_path: Path, hits: list[float], *, fires: bool
+) -> None:
+    """Bounded logits and smoothed labels have a floor above zero."""
+    counted = {"class_counts": [[32.0, 32.0]] * 300, "class_hits": [hits] * 300}
+    training = ONE_BATCH.but(loss=falling(300, floor=0.3), steps=counted)
+    assert bool(found(RULE, training, tmp_path)) is fires
