@@ -172,7 +172,7 @@ const steps = (() => {
       const step = stepAt(chart, event);
       if (step === null) return dragged || clear();
       point(step, chart);
-      if (dragged?.chart === chart) select(dragged.from, step);
+      if (dragged?.chart === chart) select(dragged.from, step, chart);
     });
     slot.addEventListener("pointerdown", (event) => {
       const step = event.button === 0 && event.pointerType !== "touch" ? stepAt(chart, event) : null;
@@ -192,10 +192,10 @@ const steps = (() => {
     slot.addEventListener("keydown", (event) => byKey(chart, event));
     slot.addEventListener("blur", clear);
   }
-  function select(from, to) {
+  function select(from, to, source) {
     linked.forEach((chart) => {
       const [low, high] = [Math.max(chart.shown[0], Math.min(from, to)), Math.min(chart.shown[1], Math.max(from, to))];
-      chart.band.hidden = !chart.visible || low > high;
+      chart.band.hidden = !(chart.visible || chart === source) || low > high;  // what is in view is told late
       if (chart.band.hidden) return;
       const plot = frame(chart), left = place(chart, low);
       Object.assign(chart.band.style, { left: `${plot.left + left}px`, top: `${plot.top}px`, width: `${place(chart, high) - left}px`, height: `${plot.height}px` });
@@ -211,7 +211,7 @@ const steps = (() => {
       const from = chart.at ?? chart.shown[0], to = moved(chart, MOVES[event.key]);
       if (event.shiftKey) dragged ??= { chart, from }; else dragged = null;
       point(to, chart);
-      if (dragged) select(dragged.from, to); else linked.forEach((other) => { other.band.hidden = true; });
+      if (dragged) select(dragged.from, to, chart); else linked.forEach((other) => { other.band.hidden = true; });
       reader.textContent = (dragged ? `steps ${counted(Math.min(dragged.from, to))} to ${counted(Math.max(dragged.from, to))} selected; ` : "") + told(chart, to);
     } else return;
     event.preventDefault();

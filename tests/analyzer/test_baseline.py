@@ -112,7 +112,7 @@ def test_only_new_findings_count_if_asked_for(run: Run, found: Severity, before:
 
 
 def test_a_new_symptom_counts_though_its_cause_is_known(run: Run) -> None:
-    cause = rule("AAA001", [finding("AAA001", "note")], explains=("BBB001",))
+    cause = rule("AAA001", [finding("AAA001", "warning")], explains=("BBB001",))
     symptom = rule("BBB001", [finding("BBB001", "error")])
     judged = judge_run(run, _only_new(choose([cause, symptom], Settings())), result(finding("AAA001")))
     assert [item.code for item in judged.findings] == ["AAA001"]

@@ -121,7 +121,7 @@ def test_what_is_judged_has_no_such_reason(run: Run) -> None:
 
 
 def test_a_grave_symptom_fails_the_run_although_its_cause_is_mild(run: Run) -> None:
-    cause = rule("AAA001", [finding("AAA001", "note")], explains=("BBB001",))
+    cause = rule("AAA001", [finding("AAA001", "warning")], explains=("BBB001",))
     result = judged(run, cause, rule("BBB001", [finding("BBB001", "error")]))
     assert [item.code for item in result.findings] == ["AAA001"]
     assert result.verdict == "fail"
@@ -197,9 +197,14 @@ def test_symptoms_are_folded_under_their_cause() -> None:
 
 
 def test_a_cause_comes_as_early_as_the_gravest_symptom_under_it() -> None:
-    mild = finding("DDD001", "note", 1.0)
+    mild = finding("DDD001", "warning", 1.0)
     assert shape(A, mild, explains={"DDD001": ("AAA001",)}) == [["DDD001", "AAA001"]]
     assert shape(A, mild, C, explains={"DDD001": ("AAA001",)}) == [["DDD001", "AAA001"], "CCC001"]
+
+
+def test_what_is_worth_a_note_accounts_for_no_error() -> None:
+    light = finding("DDD001", "note", 1.0)
+    assert shape(A, light, explains={"DDD001": ("AAA001",)}) == ["AAA001", "DDD001"]
 
 
 def test_precedence_is_transitive_and_keeps_the_chain() -> None:
