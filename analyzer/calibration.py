@@ -1,7 +1,7 @@
 """How often each rule was right and wrong on the calibration zoo, as measured: `calibration.json` beside this file.
 
 Programs of the part "tuning" were looked at while the rules were made; those of the part "heldout" were judged blind,
-once.
+once, and looked at after that; the README has the blind figures.
 `tests/zoo/scoreboard.py --write` makes the file.
 """
 
@@ -24,7 +24,7 @@ PRIOR = 10
 """Runs that the confidence a rule states by itself is worth."""
 PARTS: Mapping[str, str] = MappingProxyType(
     {
-        "heldout": "on programs that it was not tuned on",
+        "heldout": "on programs of the last test",
         "tuning": "on the programs it was tuned on",
     }
 )

@@ -52,9 +52,7 @@ def test_what_was_held_out_is_told_first(content: dict[str, dict[str, dict[str, 
     content["heldout"] = {"GRD001": ROW | {"healthy": 0}}
     calibration.FILE.write_text(json.dumps(content))
     first, second = sentences("GRD001")
-    assert first.startswith(
-        "Measured on programs that it was not tuned on: false alarms not measured; fired in 11 of 12"
-    )
+    assert first.startswith("Measured on programs of the last test: false alarms not measured; fired in 11 of 12")
     assert second.startswith("Measured on the programs it was tuned on: 3 alarms")
 
 
