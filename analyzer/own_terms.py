@@ -50,6 +50,12 @@ class OwnTerms:
         return sinks and self.own[1] < 0 and self.own[-1] < growth * self.own[1] and worse
 
 
+def without_floor(run: Run) -> bool:
+    """Whether the loss holds terms of both signs, so that how far it can fall is not known."""
+    terms = own_terms(run)
+    return terms is not None and terms.of_both_signs
+
+
 @per_run
 def own_terms(run: Run) -> OwnTerms | None:
     """None where there are none, or the parts are not known."""

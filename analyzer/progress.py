@@ -9,7 +9,7 @@ import polars as pl
 
 from .memo import per_run
 from .noise import Mean, batch_mean, block_length, blocks, scalar
-from .own_terms import own_terms
+from .own_terms import without_floor
 from .run import Run
 
 SANE_SPAN = 5.0
@@ -65,8 +65,8 @@ def losses(run: Run) -> pl.DataFrame:
 @per_run
 def measured(run: Run) -> Progress | None:
     """How far the training got; None if too few losses are known, or if one, or a term of it, was negative."""
-    series, terms = losses(run), own_terms(run)
-    if series.height < 2 or scalar(series["loss"].min()) < 0 or (terms is not None and terms.of_both_signs):
+    series = losses(run)
+    if series.height < 2 or scalar(series["loss"].min()) < 0 or without_floor(run):
         return None
     length = min(block_length(series.height), max(1, series.height // 2))
     means = blocks(series, "loss", length)

@@ -32,11 +32,12 @@ def _factor(node: Any, seen: Any, size: int, entries: int, depth: int = 24) -> F
     found: list[Factor] = []
     for position, (following, _) in enumerate(node.next_functions):
         factor = _factor(following, seen, before, entries, depth - 1)
-        own = None if factor is None else _ON_THE_WAY[node.name()](node, position, size / before)
-        if factor is not None and own is None:
+        if factor is None:
+            continue
+        own = _ON_THE_WAY[node.name()](node, position, size / before)
+        if own is None:
             return None
-        if factor is not None and own is not None:
-            found.append(factor * own)
+        found.append(factor * own)
     if not found or (len(found) > 1 and node.name() not in _SUMS):  # a product with itself is no multiple
         return None
     return sum(found[1:], found[0])

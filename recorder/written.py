@@ -63,9 +63,12 @@ class WrittenLosses:
         """Take note of one."""
         name = getattr(func, "__name__", "").strip("_")
         step = _STEPS.get(name)
-        if step is None or not args or not isinstance(result, Tensor) or not result.requires_grad:
+        if not args or not isinstance(result, Tensor) or not result.requires_grad:
             return
-        self.pairs = (_pairs(args, result) if name in _BETWEEN_ELEMENTS else None) or self.pairs
+        if name in _BETWEEN_ELEMENTS:
+            self.pairs = _pairs(args, result) or self.pairs
+        if step is None:
+            return
         before = self._drafts.get(args[0]) if isinstance(args[0], Tensor) else None
         found = step(before, args, kwargs, result)
         if found is None:
@@ -193,7 +196,6 @@ _STEPS: Mapping[str, _Step] = {
     "log_softmax": _logarithms,
     **dict.fromkeys(("gather", "getitem"), _at_targets),
     **dict.fromkeys(("diagonal", "diag"), _diagonal),
-    **dict.fromkeys(("add", "radd"), lambda *_: None),
 }
 """What each operation makes of its first operand, by its name without underscores around it."""
 _BETWEEN_ELEMENTS = frozenset({"sub", "subtract", "rsub", "mul", "multiply", "rmul", "div", "truediv", "add", "radd"})

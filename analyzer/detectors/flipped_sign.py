@@ -59,7 +59,7 @@ class FlippedSign(Detector):
     - `fall` (5, times the first loss): how far a negated loss of unknown level must fall. A guess.
     - `bottom` (1000, times the first loss): the same for a loss whose call was not seen. A guess.
     - `growth` (30, times its value in the second fifth of the run): the same for a term beside the loss. Terms with the
-      right sign (penalties, divergences) were not negative at all in calibration; wrong ones grew 100 times and more.
+      right sign (penalties, divergences) were not negative at all in calibration; wrong ones grew 80 times and more.
     - `uphill` (0.8, share of the updates): by definition none should; momentum overshoots now and then.
     - `ratio` (0.02, update over weight): steps that are too large move layers by more. Calibrated with STP001.
     - `rise` (1.05, times the first loss).

@@ -44,7 +44,7 @@ class RateDecayed(Detector):
       mean rate up to there. Calibrated, schedules that were too short missed 0.26 and more.
     - `errors` (3 standard errors of the fall right before).
     - `learned` (0.9, share of what there was to learn): above it the decay came in time.
-    - `nothing` (0.001, of the peak) and `idle` (0.4, share of the run): no step decay or cosine of the zoo came near.
+    - `nothing` (0.001, of the peak) and `idle` (0.4, share of the run): no healthy run of the zoo shows it.
 
     ## References
     - Full Stack Deep Learning, Troubleshooting: flat too early. Loshchilov and Hutter 2017 on cosine decay.

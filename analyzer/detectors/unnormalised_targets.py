@@ -12,7 +12,7 @@ from ..depth import update_ratios, weights
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import scalar
 from ..overshoot import Harm, broken, harm
-from ..own_terms import own_terms
+from ..own_terms import without_floor
 from ..phases import phases
 from ..progress import adversarial, loss_name, measured
 from ..run import Run
@@ -110,7 +110,7 @@ class UnnormalisedTargets(Detector):
         if fit is None:
             raise NotApplicable("predictions and targets with finite values were seen at fewer than five probes")
         progress, phase, broke = measured(run), phases(run), broken(run)
-        if progress is None and broke is None and not _beside_a_policy(run):
+        if progress is None and broke is None and not without_floor(run):
             raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
         if fit.size <= self.size or fit.size <= self.factor * fit.first:
             return
@@ -150,7 +150,7 @@ class UnnormalisedTargets(Detector):
         return Finding(
             code=self.code,
             name=self.name,
-            severity="note" if _beside_a_policy(run) else self.severity if lasting else "warning",
+            severity="note" if without_floor(run) else self.severity if lasting else "warning",
             message=f"The targets reach from {number(fit.low)} to {number(fit.high)}, the first predictions were at"
             f" most {number(fit.first, 3)}, and {outcome}.",
             confidence=0.93 if lasting else 0.8,
@@ -167,11 +167,6 @@ class UnnormalisedTargets(Detector):
             ),
             chart=ChartRef("steps", "prediction_max", reference=fit.high),
         )
-
-
-def _beside_a_policy(run: Run) -> bool:
-    terms = own_terms(run)
-    return terms is not None and terms.of_both_signs
 
 
 def _fit(run: Run, near: float) -> _Fit | None:
