@@ -58,8 +58,31 @@ def adversarial(run: Run) -> bool:
 
 @per_run
 def losses(run: Run) -> pl.DataFrame:
-    """Step and loss of the steps with a finite loss."""
-    return run.frame("steps", "loss").filter(pl.col("loss").is_finite())
+    """Step and loss of the steps with a finite loss; of losses among samples without batches of another size."""
+    found = run.frame("steps", "loss", "batch_size").filter(pl.col("loss").is_finite())
+    samples = among_samples(run)
+    if samples is not None:
+        found = found.filter((pl.col("batch_size") == samples).fill_null(value=True))  # unknown between the probes
+    return found.select("step", "loss")
+
+
+@per_run
+def among_samples(run: Run) -> int | None:
+    """The usual batch size, where a cross-entropy tells each sample from all others of its batch; else None.
+
+    With the batch the number of classes changes, and so does what a model that knows nothing loses: a batch of another
+    size has another loss. Such a run shows as many classes as samples, and of batches of another size no such classes.
+    """
+    detail = next((event.detail for event in run.events_of("loss-input")), {})
+    shape = detail.get("prediction_shape")
+    if not isinstance(shape, list) or len(shape) != 2 or shape[0] != shape[1] or loss_name(run) not in _CATEGORICAL:
+        return None
+    frame = run.frame("steps", "batch_size", "class_counts", "prediction_min").drop_nulls("batch_size")
+    others = frame.filter((pl.col("batch_size") != shape[0]) & pl.col("prediction_min").is_not_null())
+    if others.is_empty() or others["class_counts"].is_not_null().any():
+        return None
+    sizes = frame.group_by("batch_size").len().sort("len", "batch_size", descending=True)
+    return int(sizes["batch_size"][0])
 
 
 @per_run
@@ -194,8 +217,8 @@ def _cross_entropy(run: Run) -> ZeroInformation | None:
     """ln C and the entropy of the class frequencies, if the loss is a cross-entropy by its name."""
     detail = next((event.detail for event in run.events_of("loss-input")), {})
     name = loss_name(run)
-    frequencies = class_frequencies(run)
-    classes = 2 if name in _BINARY else _classes(detail.get("prediction_shape")) or len(frequencies)
+    frequencies, samples = class_frequencies(run), among_samples(run)
+    classes = samples or (2 if name in _BINARY else _classes(detail.get("prediction_shape")) or len(frequencies))
     if name not in _BINARY | _CATEGORICAL or classes < 2:
         return None
     uniform, prior = math.log(classes), sum(-share * math.log(share) for share in frequencies if share > 0)

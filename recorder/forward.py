@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from .call import time_first
+from .context import Context
 from .fast_paths import FastPaths
 from .hooks import Hook, watched
-from .losses import LossCall, LossWatch, individual_losses, is_stateless, part_of
+from .losses import LossCall, LossWatch, individual_losses, is_stateless, part_of, principal_target
 from .nested import tensors_in
 from .step import MicroBatch
 
@@ -86,8 +87,9 @@ class OrderWatch:
 class ForwardWatch:
     """Watches the forward passes of one step at a time, and describes each micro-batch from what it saw."""
 
-    def __init__(self, model: nn.Module, loss_fn: object | None) -> None:
-        self._loss_fn = loss_fn
+    def __init__(self, context: Context) -> None:
+        model = context.model
+        self._loss_fn, self._hear = context.loss_fn, context.hear
         self._inputs = InputWatch(model)
         self._fast_paths = FastPaths(model)
         self._losses: LossWatch | None = None
@@ -98,7 +100,7 @@ class ForwardWatch:
     def enter(self) -> None:
         """Start watching."""
         self._inputs.place()
-        self._losses = LossWatch()
+        self._losses = LossWatch(self._hear)
         self._losses.__enter__()  # type: ignore[no-untyped-call]
         self._fast_paths.enter(self._losses)
 
@@ -127,6 +129,8 @@ class ForwardWatch:
             batch.weighted = any(call.arguments.get(name) is not None for name in ("weight", "pos_weight"))
             with torch._C.DisableTorchFunction():
                 batch.part = loss.detach() if stated else part_of(loss, calls)
+                mixed = principal_target(loss, calls)
+                batch.target = batch.target if mixed is None else mixed
         elif self._losses is not None and self._losses.pairs is not None:
             batch.prediction, batch.target = (tensor.detach() for tensor in self._losses.pairs)
         if outputs is not None:

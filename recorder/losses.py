@@ -84,10 +84,14 @@ class LossCall:
 
 
 class LossWatch(TorchFunctionMode):
-    """While entered, notes the losses that are called or written out. It changes nothing about them."""
+    """While entered, notes the losses that are called or written out. It changes nothing about them.
 
-    def __init__(self) -> None:
+    `hear` is told of every other function that is called, and of what it returned.
+    """
+
+    def __init__(self, hear: Callable[[Callable[..., Any], object], None] | None = None) -> None:
         super().__init__()
+        self._hear = hear
         self.calls: list[LossCall] = []
         """Those that were called."""
         self.pairs: tuple[Tensor, Tensor] | None = None
@@ -103,6 +107,8 @@ class LossWatch(TorchFunctionMode):
             self.calls.append(LossCall(func, dict(bound.arguments), result))
         else:
             self._written.note(func, args, kwargs or {}, result)
+            if self._hear is not None:
+                self._hear(func, result)
         return result
 
     def take(self, loss: Tensor) -> list[LossCall]:
@@ -151,6 +157,22 @@ def part_of(loss: Tensor, calls: Sequence[LossCall]) -> Tensor | None:
     factors = [(call.result.detach(), factor_of(call.result, loss)) for call in calls]
     parts = [result.sum() * factor for result, factor in factors if factor is not None]
     return torch.stack(parts).sum() if parts else None
+
+
+def principal_target(loss: Tensor, calls: Sequence[LossCall]) -> Tensor | None:
+    """The target that weighs most where one prediction is compared with several, as by mixup; None if it is not.
+
+    All calls must be of one function, with the same prediction and targets of one shape.
+    """
+    predictions = [next((v for v in call.arguments.values() if isinstance(v, Tensor)), None) for call in calls]
+    targets = [target for call in calls if (target := call.target) is not None]
+    factors = [factor for call in calls if (factor := factor_of(call.result, loss)) is not None]
+    alike = {call.function for call in calls}, {id(p) for p in predictions}, {(t.shape, t.dtype) for t in targets}
+    if len(calls) < 2 or not len(targets) == len(factors) == len(calls) or any(len(kind) > 1 for kind in alike):
+        return None
+    zero = torch.zeros((), device=targets[0].device)
+    heaviest = torch.stack([zero + factor for factor in factors]).argmax(0, keepdim=True)
+    return torch.stack(targets).index_select(0, heaviest).squeeze(0)
 
 
 def sample_count(losses: Sequence[int], inputs: Sequence[Sequence[int]], *, by_time: bool = False) -> int | None:

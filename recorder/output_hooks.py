@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -24,16 +25,36 @@ class OutputHooks:
 
     def place(self, module: nn.Module, note: Callable[[nn.Module, Tensor], None]) -> None:
         """Have `note` called with the module and its output after each forward pass that is differentiated."""
+        self.place_with_input(module, lambda module, _, output: note(module, output))
 
-        def hook(module: nn.Module, _: Any, output: Any) -> None:
-            try:
-                if watched():
-                    with torch._C.DisableTorchFunction(), torch.no_grad():
-                        note(module, output)
-            except Exception as error:
-                self._failure = error
+    def place_with_input(self, module: nn.Module, note: Callable[[nn.Module, tuple[Any, ...], Tensor], None]) -> None:
+        """The same, with the positional arguments of the forward pass before its output."""
+
+        def hook(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+            if watched():
+                with self.looking():
+                    note(module, given, output)
 
         self._handles.append(module.register_forward_hook(Hook(hook)))
+
+    def place_before(self, module: nn.Module, note: Callable[[], None]) -> None:
+        """Have `note` called before each forward pass of the module that is differentiated."""
+
+        def hook(_module: nn.Module, _given: Any) -> None:
+            if watched():
+                with self.looking():
+                    note()
+
+        self._handles.append(module.register_forward_pre_hook(Hook(hook)))
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Within it nothing is recorded by autograd or seen by function modes, and what is raised is kept for later."""
+        try:
+            with torch._C.DisableTorchFunction(), torch.no_grad():
+                yield
+        except Exception as error:
+            self._failure = error
 
     def remove(self) -> None:
         """Remove the hooks."""

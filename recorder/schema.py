@@ -234,6 +234,35 @@ STEPS = _table(
         "share of the gradient of one sample's output, in the first layer's output, that falls on other samples",
         MAX,
     ),
+    Column(
+        "sequence_here",
+        "float64",
+        "share",
+        "share of the targets of sequences that equal an input at their own position",
+        MAX,
+    ),
+    Column(
+        "sequence_next",
+        "float64",
+        "share",
+        "share of the targets of sequences that equal an input at the position after theirs",
+        MAX,
+    ),
+    Column(
+        "sequence_later",
+        "float64",
+        "share",
+        "share of the gradient of one output, in the layer that is given that input, that falls on later positions",
+        MAX,
+    ),
+    Column(
+        "copied_share",
+        "float64",
+        "share",
+        "largest share of the variance of a feature of the input that the target explains, over all probes so far",
+        MAX,
+    ),
+    Column("copied_feature", "float64", "", "position of that feature in the flattened input of a sample", FIRST),
     Column("input_mean", "float64", "", "mean of the model's input", Ranks("mean", "batch_size")),
     Column(
         "input_std",
@@ -345,13 +374,20 @@ MODULES = _table(
     "a row per step and module that has something to tell about itself",
     ("step", "module"),
     _STEP,
-    Column("module", "string", "", "name of the module", KEY),
+    Column("module", "string", "", "name of the module, or of the layer before a function: layer (function)", KEY),
     Column("training", "bool", "", "whether the module was in training mode", MIN),
     Column(
         "dead_share", "float64", "share", "share of the units that pass nothing on for any sample of the batch", MIN
     ),
     Column(
         "saturated_share", "float64", "share", "share of the units at the flat end of their range for every sample", MIN
+    ),
+    Column(
+        "flat_share",
+        "float64",
+        "share",
+        "share of the values of a bounded activation, over units and samples, that are at a flat end",
+        Ranks("mean"),
     ),
     Column("unit_count", "int64", "units", "units of the module", FIRST),
     Column("normalized_over", "int64", "values", "values that a batch norm averaged over for each channel", MIN),

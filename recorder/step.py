@@ -63,6 +63,8 @@ class Step:
     """Of the loss, once an instrument has made it, at that time."""
     loss_calls: Sequence[LossCall] = ()
     """The functional losses that were seen, with their graphs, at that time."""
+    described: MicroBatch | None = None
+    """The pass that is about to be differentiated, at that time."""
     scale: Tensor | None = None
     """0-d factor of a gradient scaler, by which `.grad` is too large until the optimizer steps."""
 

@@ -36,7 +36,7 @@ class Stepping:
 
     def __init__(self, context: Context, moments: Moments, schedule: Schedule, outlet: Outlet) -> None:
         self._context, self._moments, self._schedule, self._outlet = context, moments, schedule, outlet
-        self._watch = ForwardWatch(context.model, context.loss_fn)
+        self._watch = ForwardWatch(context)
         self.order = OrderWatch()
         self.recorded = 0
         """Steps recorded."""
@@ -129,9 +129,9 @@ class Stepping:
         batch = self._described(step, total, loss, outputs, targets)
         self._context.capture.samples = batch.samples
         if not step.micro_batches:
-            step.loss_graph, step.loss_calls = total, self._watch.loss_calls
+            step.loss_graph, step.loss_calls, step.described = total, self._watch.loss_calls, batch
             self._moments.call("before_backward", step)
-            step.loss_graph, step.loss_calls, step.hessian = None, (), None
+            step.loss_graph, step.loss_calls, step.described, step.hessian = None, (), None, None
         self._watch.loss_calls = ()
         self._context.capture.listening = True
         try:

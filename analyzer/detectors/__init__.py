@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .answer_given import AnswerGiven
 from .base import Detector
 from .bias_before_norm import BiasBeforeNorm
 from .class_imbalance import ClassImbalance
@@ -84,6 +85,7 @@ DETECTORS: tuple[Detector, ...] = (
     Unshuffled(),
     ClassImbalance(),
     MixedSamples(),
+    AnswerGiven(),
     StuckAtChance(),
     Diverged(),
     LossSpike(),

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .alpha import Alpha
+from .answer_in_features import AnswerInFeatures
+from .answer_in_sequence import AnswerInSequence
 from .base import Instrument
 from .curvature import HessianTrace, LargestEigenvalue
 from .gradient_histogram import GradientHistogram, GradientParameterHistogram
@@ -28,7 +30,7 @@ from .wiring import Wiring
 
 __all__ = ["INSTRUMENTS", "PRESETS", "Instrument"]
 
-_AUDITS = (Wiring, LossInput, ModelInput, Mode, SampleMixing)
+_AUDITS = (Wiring, LossInput, ModelInput, Mode, SampleMixing, AnswerInFeatures, AnswerInSequence)
 _BASIC = (GradientNorms, Updates, Rows, *_AUDITS)
 _ECONOMY = (*_BASIC, IndividualLosses, LayerCalls, IndividualGradients, Alpha, GradientHistogram, Units)
 

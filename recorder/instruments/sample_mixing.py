@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from ..context import Context
     from ..step import Step
 
+PROBES = 3
+"""Probes after which it gives up on a model whose forward is not called, or returns no tensor."""
+
 
 class SampleMixing(Instrument):
     """Differentiates the last sample's output in what the first layer made, and looks where the gradient falls.
@@ -38,6 +41,7 @@ class SampleMixing(Instrument):
         self._output: Tensor | None = None
         self._share: Tensor | None = None
         self._looked = not context.hooks
+        self._probes = 0
         if not context.hooks:
             self.explain("compiled")
 
@@ -54,7 +58,13 @@ class SampleMixing(Instrument):
     def before_backward(self, step: Step) -> None:
         """The forward pass is over, and its graph is there."""
         first, output = self._first, self._output
-        if self._looked or first is None or output is None:
+        if self._looked:
+            return
+        self._probes += 1
+        if first is None or output is None:
+            if self._probes == PROBES:
+                self._looked = True
+                self.explain("no layer with parameters was called within the model's forward, with one tensor returned")
             return
         self._looked = True
         reason = _obstacle(self.context.model, first, output)

@@ -1,15 +1,15 @@
-"""Dead and saturated units of activation modules, over the batch of a probed step."""
+"""Dead and saturated units of activations, modules and functions alike, over the batch of a probed step."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from ..activations import ACTIVATIONS, Range
 from ..context import Context
 from ..output_hooks import OutputHooks
 from ..precision import widest
@@ -17,74 +17,94 @@ from ..schema import MODULES
 from ..step import Step
 from .base import Instrument
 
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Between which values a unit answers to its input; at or beyond one of them on all samples it is stuck there."""
-
-    low: float
-    high: float
-    low_is_dead: bool
-    """Whether stuck at the lower end means that nothing passes on (dead) rather than saturated."""
-
-
-RANGES: Mapping[type[nn.Module], Range] = {
-    nn.ReLU: Range(0.0, math.inf, low_is_dead=True),
-    nn.ReLU6: Range(0.0, 6.0, low_is_dead=True),
-    nn.Hardtanh: Range(-1.0, 1.0, low_is_dead=False),
-    nn.Hardsigmoid: Range(0.0, 1.0, low_is_dead=False),
-    nn.Tanh: Range(-0.99, 0.99, low_is_dead=False),
-    nn.Sigmoid: Range(0.01, 0.99, low_is_dead=False),
-}
-"""By activation. The soft ones count as stuck where their slope is below a twentieth of the steepest."""
-
-
 _OVER_CHANNELS = (nn.Conv1d, nn.ConvTranspose1d, nn.BatchNorm1d, nn.GroupNorm, nn.InstanceNorm1d)
 """Modules whose output of three dimensions has its units in the second."""
 
 
 class Units(Instrument):
-    """Share of the units of each activation module that are dead, and that are saturated, on the whole batch."""
+    """Share of the units of each activation that are dead, and that are saturated, on the whole batch.
+
+    A function that the model's forward pass calls is named after the layer with parameters before it: "hidden (relu)".
+    """
 
     name = "units"
-    columns = (MODULES["dead_share"], MODULES["saturated_share"], MODULES["unit_count"])
+    columns = tuple(MODULES[column] for column in ("dead_share", "saturated_share", "flat_share", "unit_count"))
     needs_layers = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._hooks = OutputHooks()
-        self._seen: dict[str, tuple[Tensor, Tensor]] = {}
+        self._seen: dict[str, Stuck] = {}
+        self._layer, self._channels = "", False
 
     def begin(self, step: Step) -> None:
-        channels = False
-        for name, module in self.context.model.named_modules():
-            if type(module) in RANGES:
-                self._hooks.place(module, partial(self._note, name, channels))
+        model, channels = self.context.model, False
+        self._hooks.place_before(model, self._listen)
+        for name, module in model.named_modules():
+            if type(module) in ACTIVATIONS:
+                self._hooks.place_before(module, self._ignore)  # the function that it calls
+                self._hooks.place(module, partial(self._note_module, name, channels))
             elif module._parameters:
                 channels = isinstance(module, _OVER_CHANNELS)
+                self._hooks.place(module, partial(self._note_layer, name, channels))
+        self._hooks.place(model, lambda *_: self._ignore())
 
     def before_update(self, step: Step) -> None:
-        """A row for each module; a unit counts as stuck only if it was in every call of the step."""
-        for name, (dead, saturated) in self._seen.items():
-            row = {"step": step.index, "module": name, "unit_count": len(dead)}
-            shares = {"dead_share": share(dead), "saturated_share": share(saturated)}
-            self.context.deferred.add("modules", row | shares)
+        """A row for each activation; a unit counts as stuck only if it was in every call of the step."""
+        for name, found in self._seen.items():
+            row = {"step": step.index, "module": name, "unit_count": len(found.dead)}
+            shares = {"dead_share": share(found.dead), "saturated_share": share(found.saturated)}
+            flat = {} if found.flat is None else {"flat_share": found.flat / found.values}
+            self.context.deferred.add("modules", row | shares | flat)
 
     def leave(self, step: Step) -> None:
+        self._ignore()
         self._hooks.remove()
 
     def end(self, step: Step) -> None:
         self._seen = {}
         self._hooks.close()
 
-    def _note(self, name: str, channels: bool, module: nn.Module, output: Tensor) -> None:
-        if not output.numel():
-            return
-        found = stuck(output, RANGES[type(module)], channels)
-        before = self._seen.get(name)
-        if before is not None and len(before[0]) == len(found[0]):
-            found = before[0] & found[0], before[1] & found[1]
-        self._seen[name] = found
+    def _listen(self) -> None:
+        """What the model calls is an activation; what the loss calls is none."""
+        self.context.heard = self._note_function
+
+    def _ignore(self) -> None:
+        self.context.heard = None
+
+    def _note_layer(self, name: str, channels: bool, _module: nn.Module, _output: object) -> None:
+        self._layer, self._channels = name, channels
+
+    def _note_function(self, reach: Range, output: Tensor) -> None:
+        with self._hooks.looking():
+            self._note(f"{self._layer} ({reach.name})" if self._layer else reach.name, reach, self._channels, output)
+
+    def _note_module(self, name: str, channels: bool, module: nn.Module, output: Tensor) -> None:
+        self._listen()
+        self._note(name, ACTIVATIONS[type(module)], channels, output)
+
+    def _note(self, name: str, reach: Range, channels: bool, output: Tensor) -> None:
+        if output.numel():
+            found, before = stuck(output, reach, channels), self._seen.get(name)
+            self._seen[name] = found if before is None or len(before.dead) != len(found.dead) else before & found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stuck:
+    """Whether each unit (units,) is dead, and is saturated, on all samples.
+
+    `flat`: how many of the `values` are at a flat end, 0-d; None of activations that have none.
+    """
+
+    dead: Tensor
+    saturated: Tensor
+    flat: Tensor | None
+    values: int
+
+    def __and__(self, other: Stuck) -> Stuck:
+        """Of two calls together."""
+        flat = None if self.flat is None or other.flat is None else self.flat + other.flat
+        return Stuck(self.dead & other.dead, self.saturated & other.saturated, flat, self.values + other.values)
 
 
 def share(flags: Tensor) -> Tensor:
@@ -92,8 +112,8 @@ def share(flags: Tensor) -> Tensor:
     return flags.to(widest(flags.device)).mean()
 
 
-def stuck(output: Tensor, reach: Range, channels: bool = False) -> tuple[Tensor, Tensor]:
-    """Whether each unit is dead, and whether it is saturated, on all samples: two boolean tensors (units,).
+def stuck(output: Tensor, reach: Range, channels: bool = False) -> Stuck:
+    """Which units are stuck.
 
     `output`: (samples,) of one unit, (samples, units), (samples, units, height, width[, depth]); of three dimensions
     (samples, units, length) after a module over `channels`, else (samples, tokens, units). All that a unit answers to
@@ -104,4 +124,7 @@ def stuck(output: Tensor, reach: Range, channels: bool = False) -> tuple[Tensor,
     samples = tuple(d for d in range(values.dim()) if d != unit)
     low = values.amax(samples) <= reach.low
     high = values.amin(samples) >= reach.high if math.isfinite(reach.high) else torch.zeros_like(low)
-    return (low, high) if reach.low_is_dead else (torch.zeros_like(low), low | high)
+    if reach.low_is_dead:
+        return Stuck(low, high, None, values.numel())
+    flat = torch.count_nonzero((values <= reach.low) | (values >= reach.high))
+    return Stuck(torch.zeros_like(low), low | high, flat, values.numel())

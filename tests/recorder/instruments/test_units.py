@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,24 +11,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.trainings import read, train
 from torch import Tensor, nn
+from torch.nn import functional
 
-from recorder.instruments.units import RANGES, stuck
+from recorder.activations import ACTIVATIONS
+from recorder.instruments.units import stuck
 
 
 @given(st.integers(0, 10_000), st.sampled_from([(5, 7), (4, 6, 3, 2), (3, 2, 8)]))
 def test_a_unit_is_stuck_only_if_it_is_on_every_sample(seed: int, shape: tuple[int, ...]) -> None:
     output = torch.tanh(3 * torch.randn(shape, generator=torch.Generator().manual_seed(seed)) + 2)
     unit = len(shape) - 1 if len(shape) == 3 else 1
-    dead, saturated = stuck(output, RANGES[nn.Tanh])
+    found = stuck(output, ACTIVATIONS[nn.Tanh])
     values = output.movedim(unit, -1).reshape(-1, shape[unit]).T.tolist()
-    assert saturated.tolist() == [all(v <= -0.99 for v in u) or all(v >= 0.99 for v in u) for u in values]
-    assert not dead.any()
+    assert found.saturated.tolist() == [all(v <= -0.99 for v in u) or all(v >= 0.99 for v in u) for u in values]
+    assert not found.dead.any()
+    assert found.flat is not None
+    assert (int(found.flat), found.values) == (sum(abs(v) >= 0.99 for u in values for v in u), output.numel())
 
 
 def test_an_activation_without_a_dimension_of_units_is_one_unit() -> None:
-    reach = RANGES[nn.Sigmoid]
-    assert [found.tolist() for found in stuck(torch.tensor([0.999, 0.995]), reach)] == [[False], [True]]
-    assert [found.tolist() for found in stuck(torch.tensor([0.999, 0.5]), reach)] == [[False], [False]]
+    reach = ACTIVATIONS[nn.Sigmoid]
+    for values, saturated in (([0.999, 0.995], True), ([0.999, 0.5], False)):
+        found = stuck(torch.tensor(values), reach)
+        assert (found.dead.tolist(), found.saturated.tolist()) == ([False], [saturated])
 
 
 def modules(path: Path) -> dict[str, list[tuple[float, float, int]]]:
@@ -86,3 +92,48 @@ def test_units_after_a_convolution_over_a_sequence_are_its_channels(tmp_path: Pa
         tmp_path / "run", model, [(torch.randn(8, 2, 8), torch.randint(0, 3, (8,)))], nn.CrossEntropyLoss()
     ).path
     assert modules(path) == {"1": [(0.25, 0.0, 4)]}
+
+
+class Functional(nn.Module):
+    """The activations of a network, called as functions in one of their spellings."""
+
+    def __init__(self, first: Callable[[Tensor], Tensor], second: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.one, self.two, self.head = nn.Linear(6, 8), nn.Linear(8, 4), nn.Linear(4, 3)
+        self.first, self.second = first, second
+        with torch.no_grad():
+            self.one.bias[:6] = -100.0
+            self.two.bias[1] = 50.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.second(self.two(self.first(self.one(x)))))
+        return out
+
+
+@pytest.mark.parametrize("relu", [functional.relu, torch.relu, lambda x: x.relu(), lambda x: functional.relu(x, True)])
+@pytest.mark.parametrize("squash", [torch.sigmoid, lambda x: x.sigmoid(), functional.sigmoid])
+def test_functions_count_as_modules_do(
+    relu: Callable[[Tensor], Tensor], squash: Callable[[Tensor], Tensor], tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(outputs, targets) + 0 * torch.relu(outputs).sum()
+
+    batch = (torch.randn(32, 6), torch.randint(0, 3, (32,)))
+    path = train(tmp_path / "run", Functional(relu, squash), [batch] * 2, loss).path
+    assert modules(path) == {"one (relu)": [(0.75, 0.0, 8)] * 2, "two (sigmoid)": [(0.0, 0.25, 4)] * 2}
+
+
+def test_values_that_are_flat_without_a_unit_that_is(tmp_path: Path) -> None:
+    """Weights that are far too large throw every unit to one end or the other, by the sample."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    with torch.no_grad():
+        model[0].weight.mul_(100.0)
+    path = train(
+        tmp_path / "run", model, [(torch.randn(64, 6), torch.randint(0, 3, (64,)))], nn.CrossEntropyLoss()
+    ).path
+    (row,) = read(path, "modules").to_dicts()
+    assert row["saturated_share"] == 0
+    assert row["flat_share"] > 0.8
