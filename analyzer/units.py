@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,15 +40,29 @@ def dead_units(run: Run) -> list[Stuck]:
     By activation modules where their units were recorded, else by rows of weights that get no gradient at all.
     """
     if run.has("modules", "dead_share"):
-        frame = run.frame("modules", "dead_share").drop_nulls("dead_share")
-        return _stuck(frame.rename({"module": "layer", "dead_share": "share"}), _module_order(run), "units")
+        return _of_modules(run, "dead_share")
     return _stuck(_silent_rows(run), {tensor.name: place for place, tensor in enumerate(run.tensors)}, "rows")
 
 
 def saturated_units(run: Run) -> list[Stuck]:
     """Layers with units at the flat end of their range for every sample, in the order of the run file."""
-    frame = run.frame("modules", "saturated_share").drop_nulls("saturated_share")
-    return _stuck(frame.rename({"module": "layer", "saturated_share": "share"}), _module_order(run), "units")
+    return _of_modules(run, "saturated_share")
+
+
+def flat_values(run: Run) -> list[Stuck]:
+    """Layers by the share of their values, over units and samples, that are at a flat end."""
+    return _of_modules(run, "flat_share")
+
+
+def forward_order(run: Run, names: Iterable[str]) -> list[str]:
+    """Modules and functions in forward order: a function follows the layer it is named after, unknown ones are last."""
+    places = {module.name: place for place, module in enumerate(run.manifest.modules)}
+
+    def place(name: str) -> tuple[int, str]:
+        known = places.get(name, places.get(name.partition(" (")[0], len(places)))
+        return known, "" if name in places else name
+
+    return sorted(names, key=place)
 
 
 def batch_size(run: Run) -> float:
@@ -55,8 +70,10 @@ def batch_size(run: Run) -> float:
     return scalar(run.frame("steps", "batch_size")["batch_size"].median())
 
 
-def _module_order(run: Run) -> dict[str, int]:
-    return {module.name: place for place, module in enumerate(run.manifest.modules)}
+def _of_modules(run: Run, column: str) -> list[Stuck]:
+    frame = run.frame("modules", column).drop_nulls(column).rename({"module": "layer", column: "share"})
+    names = forward_order(run, frame["layer"].unique().to_list())
+    return _stuck(frame, {name: place for place, name in enumerate(names)}, "units")
 
 
 def _silent_rows(run: Run) -> pl.DataFrame:

@@ -57,6 +57,7 @@ CHARTS: tuple[Chart, ...] = (
     QUANTITIES["training-mode"],
     HEATMAPS["dead-units"],
     HEATMAPS["saturated-units"],
+    HEATMAPS["flat-values"],
     HEATMAPS["silent-rows"],
     StepTime(),
     QUANTITIES["throughput"],

@@ -92,6 +92,19 @@ HEATMAPS: Mapping[str, Heatmap] = MappingProxyType(
                 dull=(0.0, "No unit was saturated on a whole batch at any probed step."),
             ),
             Heatmap(
+                name="flat-values",
+                title="Values at a flat end",
+                section="units",
+                table="modules",
+                column="flat_share",
+                colours=Colours(title="share of the values", log=False, domain=_SHARE),
+                reading=(
+                    "Share of the values of each bounded activation, over units and samples, at which it is flat. A "
+                    "row that is bright throughout lets little gradient pass, whichever end the samples are at."
+                ),
+                dull=(0.0, "No value was at a flat end at any probed step."),
+            ),
+            Heatmap(
                 name="silent-rows",
                 title="Rows without a gradient",
                 section="units",

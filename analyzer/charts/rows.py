@@ -11,6 +11,7 @@ import polars as pl
 from recorder import schema
 
 from ..memo import per_run
+from ..units import forward_order
 from ..wording import plural
 
 if TYPE_CHECKING:
@@ -78,11 +79,12 @@ def places_of(run: Run, table: str) -> tuple[tuple[str, ...], pl.Series]:
     """
     noun = noun_of(table)
     column = run.frame(table)[noun]
-    known = dict.fromkeys(item.name for item in (run.tensors if noun == "tensor" else run.manifest.modules))
-    places = column.cast(pl.Enum(list(known)), strict=False)
+    known = [item.name for item in (run.tensors if noun == "tensor" else run.manifest.modules)]
+    places = column.cast(pl.Enum(known), strict=False)
     if places.null_count() > column.null_count():
-        known |= dict.fromkeys(column.drop_nulls().unique(maintain_order=True).to_list())
-        places = column.cast(pl.Enum(list(known)))
+        new = [name for name in column.drop_nulls().unique(maintain_order=True) if name not in set(known)]
+        known = known + new if noun == "tensor" else forward_order(run, known + new)
+        places = column.cast(pl.Enum(known))
     return tuple(known), places.to_physical()
 
 

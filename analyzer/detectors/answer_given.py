@@ -50,7 +50,7 @@ class AnswerGiven(Detector):
     Compare `inputs[:, 1:]` with `targets[:, :-1]`.
 
     ## Options
-    - `copied` (0.000001, share of a feature's variance that the target does not explain): rounding.
+    - `copied` (1e-06, share of a feature's variance that the target does not explain): rounding.
     - `samples` (300): of fewer, a class may share a rare feature by chance.
     - `equal` (0.995, share of the targets): all, but for what is cut off or replaced at the edges.
     - `later` (0.05, share of the gradient by its norm): zero by definition; group norms over positions make a little.

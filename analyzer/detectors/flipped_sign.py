@@ -38,16 +38,16 @@ class FlippedSign(Detector):
     """The training goes uphill: the loss is negated, or the optimizer maximises it.
 
     ## What it does
-    Judges losses that are zero at best (cross-entropies, squared and absolute errors), as they were called.
-    *Negated:* what is differentiated is negative from the first step on; and it began at minus the loss of uniform
-    predictions, or fell to five times its start. *Ascended:* it is not negative, and rises from the start; and an
-    optimizer has `maximize=True`, or most updates lead along the gradient (their slope is positive), or the loss rises
-    in nearly every block though no layer moves by more than 2 % a step, which is no step too large. Losses that are
-    negative by nature (policies, critics, bounds, densities) are judged by what was logged beside them: a reward or
-    another metric for which more is better, and which falls from the first fifth of the run to the last. One whose call
-    was not seen is also a finding if it is negative from the start and falls a thousandfold. So is a term beside a loss
-    that was called, if it is negative, falls all the time and thirtyfold at last, while the loss that was called gets
-    worse: what should be held down is driven up.
+    Judges losses that are zero at best (cross-entropies, squared and absolute errors), as they were called. *Negated:*
+    what is differentiated is negative from the first step on; and it began at minus the loss of uniform predictions, or
+    fell to five times its start. *Ascended:* it is not negative, and rises from the start; and an optimizer has
+    `maximize=True`, or most updates lead along the gradient (their slope is positive), or the loss rises in nearly
+    every block though no layer moves by more than 2 % a step, which is no step too large. Losses that are negative by
+    nature (policies, critics, bounds, densities) are judged by what was logged beside them: a reward or another metric
+    for which more is better, and which falls from the first fifth of the run to the last, or was best at first and ends
+    at nothing. One whose call was not seen is also a finding if it is negative from the start and falls a thousandfold.
+    So is a term beside a loss that was called, if it is negative, falls all the time and thirtyfold at last, while the
+    loss that was called gets worse: what should be held down is driven up.
 
     ## Why it matters
     The better it seems to go, the worse the model becomes; in the end something overflows.
@@ -65,6 +65,7 @@ class FlippedSign(Detector):
     - `rise` (1.05, times the first loss).
     - `values` (5 in a fifth of the run): with fewer a metric shows no trend. `stride` (0.3, update over weight): larger
       steps make a metric fall without any wrong sign.
+    - `nothing` (0.1, share of the first value of a metric): a guess.
 
     ## References
     - TheDeepChecker's mutation flipped_sign. Full Stack Deep Learning, Troubleshooting: a loss that goes up.
@@ -95,6 +96,8 @@ class FlippedSign(Detector):
     """Values of a metric in a fifth of the run."""
     stride: float = 0.3
     """Update norm over parameter norm."""
+    nothing: float = 0.1
+    """Share of the first value of a metric."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding."""
@@ -125,6 +128,12 @@ class FlippedSign(Detector):
             first, last = float(metric.values["value"][0]), float(metric.values["value"][-1])
             told = f"{metric} gets worse from the start, from {number(first)} to {number(last)}, by moderate steps."
             yield self._finding(series, f"{metric} is driven the wrong way", [told], 0.85)
+        elif metric := next(filter(partial(self._spoiled, series), directed(run)), None):
+            first, last = float(metric.values["value"][0]), float(metric.values["value"][-1])
+            told = (
+                f"The loss falls, and {metric} falls with it, from {number(first)} after first steps to {number(last)}."
+            )
+            yield self._finding(series, f"{metric} is driven to nothing", [told], 0.75)
         else:
             raise NotApplicable("the loss is not one that is known to be zero at best, and no metric gets ever worse")
 
@@ -137,6 +146,14 @@ class FlippedSign(Detector):
         means = [batch_mean(values["value"].slice(i * fifth, fifth)) for i in range(5)]
         worse = all(later.value > earlier.value for earlier, later in pairwise(means)) and means[4].exceeds(means[0], 6)
         return worse and scalar(update_ratios(run)["median"].max()) < self.stride
+
+    def _spoiled(self, series: pl.DataFrame, metric: Metric) -> bool:
+        """Whether a metric for which more is better was best at first and ends at nothing, while the loss falls."""
+        values = metric.values["value"]
+        if metric.falls or len(values) < 5 or not values[0] > 0 or not _last(series) < float(series["loss"][0]):
+            return False
+        first, best, last = (scalar(found) for found in (values[0], values.max(), values.tail(3).max()))
+        return best <= 1.2 * first and last <= self.nothing * first
 
     def _bottomless(self, run: Run, series: pl.DataFrame) -> bool:
         """Whether a loss that was not seen, and is negative from the start, falls beyond all measure."""

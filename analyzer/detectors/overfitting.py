@@ -10,10 +10,11 @@ from typing import ClassVar
 import polars as pl
 
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..label_fit import training_accuracy
 from ..noise import Mean, batch_mean, scalar
 from ..progress import adversarial, losses, measured
 from ..run import Run
-from ..validation import Metric, metrics
+from ..validation import Metric, logged, metrics
 from ..wording import count, number, percent
 from .base import Detector
 
@@ -28,7 +29,8 @@ class Overfitting(Detector):
     *Getting worse:* the best was at least `ago` of the run ago, the end is worse by more than `errors` standard errors,
     by `rise` of the best and by `rise` of all that was gained. *Standing still:* nothing was gained for `still` of the
     run, and `left` of the loss at the start is left, of the training loss hardly any. In both cases the second witness
-    is the training loss: it went on falling, and ends far below the validation loss (`gap`). Small rises after a
+    is the training loss: it went on falling, and ends far below the validation loss (`gap`). *Known by heart:* of a
+    classification nothing is left of the training loss, and `apart` of the held-out data are wrong. Small rises after a
     convergence, where the validation loss is a small part of what it was, and validation that only scatters are none.
 
     ## Why it matters
@@ -46,6 +48,7 @@ class Overfitting(Detector):
     - `still` (0.4, share of the run without a gain): a guess.
     - `left` (0.12, share of the loss at the start): calibrated. Healthy trainings end at 0.01 to 0.11.
     - `gap` (0.5, training loss over validation loss): calibrated.
+    - `perfect` (0.05, share of the loss that knows nothing) and `apart` (0.25, accuracy): guesses.
     - `validations` (6): fewer show no trend.
 
     ## References
@@ -72,6 +75,10 @@ class Overfitting(Detector):
     """Share of the loss at the start."""
     gap: float = 0.5
     """Training loss over validation loss."""
+    perfect: float = 0.05
+    """Share of the zero-information loss."""
+    apart: float = 0.25
+    """Accuracy."""
     validations: int = 6
     """Number."""
 
@@ -92,10 +99,16 @@ class Overfitting(Detector):
             if self._fits(course) and (self._worse(course) or self._stands(course)):
                 yield self._finding(course, courses)
                 return
+        theirs = self._by_heart(run)
+        if theirs is not None:
+            yield self._apart(run, theirs)
 
     def _fits(self, course: _Course) -> bool:
         """Whether the training loss went on falling after the best validation, to far below it where they compare."""
         before, after = course.train_at_best, course.train_end
+        if course.signed:  # a likelihood: nothing is a share of anything
+            fell = before.value - after.value
+            return before.exceeds(after, 3.0) and fell > 0.1 * (course.train_start - after.value)
         falling = before.exceeds(after, 3.0) and after.value < 0.9 * before.value
         gone = after.value <= 0.1 * course.train_start
         far = not course.comparable or after.value <= self.gap * course.end.value
@@ -119,9 +132,41 @@ class Overfitting(Detector):
         return (
             course.metric.is_loss
             and course.comparable
+            and not course.signed
             and course.since_gain >= self.still
             and course.share_left(course.end.value) >= 1.5 * self.left
             and course.train_end.value <= 0.1 * course.end.value
+        )
+
+    def _by_heart(self, run: Run) -> float | None:
+        """The accuracy on held-out data, where that on training data is perfect and theirs far below; else None."""
+        values, progress = logged(run, "accuracy")["value"], measured(run)
+        if len(values) < self.validations or progress is None or progress.zero is None or progress.zero.scale != 1:
+            return None
+        mine = training_accuracy(run)
+        perfect = progress.end.value <= self.perfect * progress.zero.prior or (mine is not None and mine >= 0.99)
+        theirs = scalar(values.tail(3).max())
+        return theirs if perfect and theirs <= 1 - self.apart else None
+
+    def _apart(self, run: Run, theirs: float) -> Finding:
+        return Finding(
+            code=self.code,
+            name=self.name,
+            severity=self.severity,
+            message=f"The training data are known by heart, and of the held-out data {percent(theirs)} are predicted.",
+            confidence=0.7,
+            first_step=run.first_step,
+            last_step=run.last_step,
+            value=1 - theirs,
+            threshold=self.apart,
+            unit="share",
+            evidence=Evidence(
+                (f"Nothing is left of the training loss, and {percent(1 - theirs)} of the held-out data are wrong.",),
+                ("The accuracy on held-out data did not get worse.",),
+            ),
+            causes=_CAUSES,
+            advice=_ADVICE,
+            chart=ChartRef("metrics", "value"),
         )
 
     def _finding(self, course: _Course, courses: list[_Course]) -> Finding:
@@ -159,18 +204,26 @@ class Overfitting(Detector):
             evidence=Evidence(supporting, tuple(opposing)),
             causes=(
                 *("Labels that do not belong to the inputs: nothing of them carries over",) * nothing,
-                "More capacity than the data can pin down: too few samples, or too many parameters",
-                "Trained for too long",
-                "Too little regularisation or augmentation",
-                "Held-out data of another kind than the training data",
+                *_CAUSES,
             ),
             advice=(
                 f"Keep the checkpoint of around step {count(course.best_step)}.",
-                "More data or augmentation; then normalisation layers, weight decay or dropout.",
-                "Early stopping and a smaller model last.",
+                *_ADVICE,
             ),
             chart=ChartRef("metrics", "value"),
         )
+
+
+_CAUSES = (
+    "More capacity than the data can pin down: too few samples, or too many parameters",
+    "Trained for too long",
+    "Too little regularisation or augmentation",
+    "Held-out data of another kind than the training data",
+)
+_ADVICE = (
+    "More data or augmentation; then normalisation layers, weight decay or dropout.",
+    "Early stopping and a smaller model last.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +232,8 @@ class _Course:
 
     `best`: mean of the lowest stretch of three values; `end`: of the last ones. `since_best`, `since_gain`: share of
     the steps since the best, and since a value last was significantly better than the end. `reference`: the loss at the
-    start. `comparable`: whether the metric is the training loss on other data, by its name and its size.
+    start. `comparable`: whether the metric is the training loss on other data, by its name and its size. `signed`:
+    whether losses may be below zero, as those of a density are.
     """
 
     metric: Metric
@@ -195,6 +249,7 @@ class _Course:
     train_start: float
     train_at_best: Mean
     train_end: Mean
+    signed: bool
 
     @property
     def lost(self) -> float:
@@ -204,16 +259,18 @@ class _Course:
 
     def share_left(self, value: float) -> float:
         """The share of the loss at the start that a value is; 1 where the metric has no zero to compare with."""
-        if not self.metric.falls or self.reference <= 0:
+        if not self.metric.falls or self.reference <= 0 or self.signed:
             return 1.0
         return value / self.reference
 
 
 def _course(run: Run, metric: Metric) -> _Course | None:
-    """The course of a metric; None where the training loss cannot stand beside it."""
+    """The course of a metric; None where too few training losses stand beside it."""
     costs, train, progress = metric.costs, losses(run), measured(run)
-    if train.height < 40 or progress is None:
+    if train.height < 40:
         return None
+    train_start = progress.start if progress else scalar(train["loss"].head(10).median())
+    train_end = progress.end if progress else batch_mean(train["loss"].tail(max(20, train.height // 10)))
     values, steps = costs["value"], costs["step"]
     smooth = values.rolling_median(3, min_samples=1, center=True)
     best = int(smooth.arg_min() or 0)
@@ -225,7 +282,7 @@ def _course(run: Run, metric: Metric) -> _Course | None:
     first, last = int(train["step"][0]), int(train["step"][-1])
     span = max(1, last - first)
     start = float(values[0])
-    comparable = metric.is_loss and progress.start > 0 and 0.1 < start / progress.start < 3
+    comparable = metric.is_loss and train_start > 0 and 0.1 < start / train_start < 3
     return _Course(
         metric=metric,
         start=start,
@@ -235,11 +292,12 @@ def _course(run: Run, metric: Metric) -> _Course | None:
         last_step=int(steps[-1]),
         since_best=(last - int(steps[best])) / span,
         since_gain=(last - (int(better[-1]) if len(better) else first)) / span,
-        reference=max(start, progress.reference if comparable else start),
+        reference=max(start, progress.reference if progress and comparable else start),
         comparable=comparable,
-        train_start=progress.start,
+        train_start=train_start,
         train_at_best=_train_around(train, int(steps[best])),
-        train_end=progress.end,
+        train_end=train_end,
+        signed=progress is None,
     )
 
 

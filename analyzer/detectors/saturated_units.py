@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..outcome import suffering
 from ..progress import adversarial
 from ..run import Run
-from ..units import REST, Stuck, batch_size, saturated_units
+from ..units import REST, Stuck, batch_size, flat_values, saturated_units
 from ..wording import count, listed, percent, plural
 from .base import Detector
 
@@ -20,9 +20,10 @@ class SaturatedUnits(Detector):
     """Units of tanh or sigmoid are stuck where they are flat, and pass no gradient on.
 
     ## What it does
-    Looks at the share of the units of each bounded activation module that were at the same flat end of their range for
-    every sample of the batch, probe after probe. It fires if that is half of a layer over the last quarter of the
-    probes, and the run fared badly. Saturation without harm, as of an output that is sure of itself, is none.
+    Looks at the share of the units of each bounded activation that were at the same flat end of their range for every
+    sample of the batch, probe after probe. It fires if that is half of a layer over the last quarter of the probes, and
+    the run fared badly; or if from the first step on half of the values are at one end or the other. Saturation that
+    comes with training and does no harm, as of an output that is sure of itself, is none.
 
     ## Why it matters
     Where an activation is flat its slope is next to nothing, and so is the gradient of all that lies below.
@@ -34,6 +35,8 @@ class SaturatedUnits(Detector):
     ## Options
     - `many` (0.5, share of a layer): SageMaker Debugger's SaturatedActivation. Calibrated: healthy trainings stayed
       below 0.1, saturated ones above 0.69.
+    - `flat` (0.5, share of the values of a layer, at the start and late): calibrated. Healthy trainings started below
+      0.15 and ended below 0.3, with weights that were far too large it was 0.74 throughout.
     - `learned` (0.3, share of what there was to learn): more counts as faring well. Calibrated.
     - `probes` (10): fewer prove nothing.
 
@@ -45,10 +48,12 @@ class SaturatedUnits(Detector):
     name: ClassVar[str] = "saturated-units"
     severity: ClassVar[Severity] = "error"
     requires: ClassVar = {"steps": ("loss",), "modules": ("saturated_share",)}
-    explains: ClassVar[tuple[str, ...]] = ("GRD002", "LOS001", "STP002")
+    explains: ClassVar[tuple[str, ...]] = ("GRD002", "LOS001", "STP002", "DAT007", "GEN001")
 
     many: float = 0.5
     """Share of a layer."""
+    flat: float = 0.5
+    """Share of the values."""
     learned: float = 0.3
     """Share of what there was to learn."""
     probes: int = 10
@@ -63,31 +68,35 @@ class SaturatedUnits(Detector):
             raise NotApplicable(f"fewer than {self.probes} probes cannot show that units stay saturated")
         if not batch_size(run) >= REST:
             raise NotApplicable(f"batches below {REST} samples do not tell saturated units from others")
+        harm = suffering(run, self.learned)
         found = [layer for layer in layers if layer.late >= self.many]
-        harm = suffering(run, self.learned) if found else None
-        if harm is not None:
-            yield self._finding(run, found, harm)
+        flat = [layer for layer in flat_values(run) if min(layer.start, layer.late) >= self.flat]
+        if found and harm is not None:
+            yield self._finding(run, found, "units", harm)
+        elif flat:
+            yield self._finding(run, flat, "values", harm)
 
-    def _finding(self, run: Run, found: list[Stuck], harm: str) -> Finding:
-        worst = max(found, key=lambda layer: layer.late)
-        born = worst.start >= self.many
+    def _finding(self, run: Run, found: list[Stuck], what: Literal["units", "values"], harm: str | None) -> Finding:
+        worst, whole = max(found, key=lambda layer: layer.late), what == "units"
+        born = worst.start >= (self.many if whole else self.flat)
         names = tuple(layer.layer for layer in found)
         parts = [f"{layer.layer} {percent(layer.start)} to {percent(layer.late)}" for layer in found]
         when = "from the first step on" if born else f"from step {count(worst.since)} on"
         return Finding(
             code=self.code,
             name=self.name,
-            severity="warning" if "only" in harm else self.severity,
-            message=f"{percent(worst.late)} of the units of {worst.layer} are saturated for every sample {when}"
-            f" ({plural(len(found), 'layer')} affected), and {harm}.",
-            confidence=0.97 if born else 0.7,
+            severity="warning" if harm is None or "only" in harm else self.severity,
+            message=f"{percent(worst.late)} of the {what} of {worst.layer} are saturated{' for every sample' * whole}"
+            f" {when} ({plural(len(found), 'layer')} affected){f', and {harm}' if harm else ''}.",
+            confidence=0.97 if born and harm else 0.7,
             first_step=run.first_step if born else worst.since,
             last_step=run.last_step,
             value=worst.late,
-            threshold=self.many,
+            threshold=self.many if whole else self.flat,
             unit="share",
             evidence=Evidence(
-                (f"Saturated from the first to the last quarter of the probes: {listed(parts)}.", f"Outcome: {harm}.")
+                (f"Saturated from the first to the last quarter of the probes: {listed(parts)}.",),
+                () if harm else ("The run did learn: it may be slower than it has to be.",),
             ),
             causes=("Initial weights or inputs too large", "Biases far from zero", "Learning rate too large")
             if born
@@ -97,5 +106,5 @@ class SaturatedUnits(Detector):
                 "Divide the learning rate by 3, or warm it up.",
                 "Put a normalisation layer before the activation, or use ReLU or GELU.",
             ),
-            chart=ChartRef("modules", "saturated_share", names),
+            chart=ChartRef("modules", "saturated_share" if whole else "flat_share", names),
         )

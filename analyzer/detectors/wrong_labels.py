@@ -132,6 +132,8 @@ class WrongLabels(Detector):
         useless = elsewhere < min(self.margin * zero.prior, 0.25 * gained) and best_accuracy < most + 0.1
         if not (falls and useless) or (progress.learned > 0.5 and has_batch_norm(run)):
             return None
+        if best > 1.25 * zero.prior and len(accuracies) and best_accuracy > 2 / len(shares(class_table(run))):
+            return None  # more than chance, of data in which the classes are of another frequency
         fell = f"The training loss fell to {number(progress.end.value)}, below the {number(zero.prior)} of a model that"
         told = [f"{fell} knows nothing; the validation loss never was lower than {number(best)}."]
         if len(accuracies):

@@ -96,6 +96,19 @@ def _mixing(run: Run) -> Iterable[str]:
             yield "The output for one sample depends on no other."
 
 
+def _answers(run: Run) -> Iterable[str]:
+    copied = _values(run, "copied_share")
+    if len(copied):
+        yield f"The target explains at most {percent(_most(copied.tail(1)))} of the variance of a feature of the input."
+    looked = run.frame("steps", "sequence_here", "sequence_next", "sequence_later").drop_nulls("sequence_here")
+    if looked.height:
+        here, following = percent(_most(looked["sequence_here"])), percent(_most(looked["sequence_next"]))
+        yield f"Targets of sequences that are inputs of their own position: {here}; of the next: {following}."
+    later = looked["sequence_later"].drop_nans().drop_nulls()
+    if len(later):
+        yield f"{percent(_most(later))} of the gradient of an output falls on later positions."
+
+
 def _targets(run: Run) -> Iterable[str]:
     low, high = _values(run, "target_min"), _values(run, "target_max")
     if len(low) and len(high):
@@ -167,6 +180,7 @@ _AUDITS: tuple[tuple[str, str, Callable[[Run], Iterable[str]]], ...] = (
     ("Model input", "Is the input scaled, and finite?", _model_input),
     ("Loss input", "Do prediction and target fit the loss?", _loss_input),
     ("Samples", "Is what is said of a sample its own?", _mixing),
+    ("Answers", "Is the target among the inputs, or what is to come?", _answers),
     ("Targets", "Are the classes balanced?", _targets),
     ("Gradients", "Were they zeroed between steps, clipped, or skipped?", _gradients),
     ("Wiring", "Does each tensor get a gradient and an update?", _wiring),

@@ -14,6 +14,7 @@ from analyzer.progress import (
     Progress,
     class_frequencies,
     given_probabilities,
+    losses,
     measured,
     uninformed,
     zero_information,
@@ -68,6 +69,23 @@ def test_skewed_classes_lower_the_prior(tmp_path: Path) -> None:
     assert found.prior == pytest.approx(-0.9 * math.log(0.9) - 0.1 * math.log(0.1))
     assert class_frequencies(run) == pytest.approx([0.9, 0.1])
     assert uninformed(run, progress(run)) is True
+
+
+def test_a_loss_among_the_samples_of_a_batch_depends_on_its_size(tmp_path: Path) -> None:
+    """Of an epoch the last batch has 16 samples, and is the first that was seen."""
+    small = [step % 5 == 0 for step in range(100)]
+    steps = {
+        "loss": [math.log(16 if last else 64) for last in small],
+        "batch_size": [16 if last else 64 for last in small],
+        "class_counts": [[1.0] * 16 if last else None for last in small],
+    }
+    events = (loss_input("cross_entropy", (16, 16)),)
+    run = run_of(tmp_path / "among", Training(loss=flat(100), events=events, steps=steps))
+    assert zero(run) == pytest.approx(math.log(64))
+    assert losses(run)["loss"].to_list() == pytest.approx([math.log(64)] * 80)
+    classes = steps | {"class_counts": [[1.0] * 16] * 100}  # sixteen classes, whatever the size
+    other = run_of(tmp_path / "classes", Training(loss=flat(100), events=events, steps=classes))
+    assert losses(other).height == 100
 
 
 def test_a_handful_of_targets_are_no_frequencies(tmp_path: Path) -> None:

@@ -246,6 +246,7 @@ def _modules(rng: np.random.Generator, long: Long, probes: np.ndarray) -> Column
         "module": _dictionary(names, len(probes)).cast(pa.string()),
         "dead_share": np.floor(6 * rng.random(rows)) / 128,
         "saturated_share": np.zeros(rows),
+        "flat_share": np.zeros(rows),
         "unit_count": 128,
     }
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from recorder.losses import LossWatch, individual_losses, sample_count
+from recorder.losses import LossWatch, individual_losses, principal_target, sample_count
 
 
 def individual(loss: Callable[[], Tensor], shape: tuple[int, ...]) -> tuple[Tensor | None, str]:
@@ -126,3 +126,23 @@ def test_watching_changes_neither_value_nor_random_numbers() -> None:
 )
 def test_sample_count(losses: tuple[int, ...], inputs: list[tuple[int, ...]], count: int | None) -> None:
     assert sample_count(losses, inputs) == count
+
+
+@pytest.mark.parametrize("share", [0.2, 0.8, 1.0])
+def test_of_targets_that_are_mixed_the_heavier_counts(share: float) -> None:
+    x, one, other = prediction(6, 4), torch.zeros(6, dtype=torch.long), torch.ones(6, dtype=torch.long)
+    with LossWatch() as watch:
+        loss = share * F.cross_entropy(x, one) + (1 - share) * F.cross_entropy(x, other)
+    target = principal_target(loss, watch.calls)
+    assert target is not None
+    assert target.tolist() == (one if share > 0.5 else other).tolist()
+
+
+def test_losses_of_several_predictions_have_no_principal_target() -> None:
+    x, y, target = prediction(6, 4), prediction(6, 4), torch.zeros(6, dtype=torch.long)
+    with LossWatch() as watch:
+        loss = F.cross_entropy(x, target) + F.cross_entropy(y, target)
+    assert principal_target(loss, watch.calls) is None
+    with LossWatch() as watch:
+        loss = F.cross_entropy(x, target)
+    assert principal_target(loss, watch.calls) is None

@@ -298,6 +298,7 @@ def _modules(rng: np.random.Generator, steps: np.ndarray) -> Mapping[str, Any]:
         "training": True,
         "dead_share": rng.random(rows) / 4,
         "saturated_share": rng.random(rows) / 2,
+        "flat_share": rng.random(rows) / 3,
         "unit_count": 128,
         "normalized_over": 64,
     }

@@ -92,6 +92,17 @@ def test_a_metric_that_is_driven_the_wrong_way(tmp_path: Path, name: str, ratio:
         assert not fires
 
 
+@pytest.mark.parametrize(("end", "best", "fires"), [(1e-6, 0.3, True), (0.2, 0.3, False), (1e-6, 0.8, False)])
+def test_a_metric_that_is_driven_to_nothing(tmp_path: Path, end: float, best: float, *, fires: bool) -> None:
+    """An overlap that was best before any training; not one that stays, nor one that was learned and lost."""
+    score = validated(lambda share: 0.3 if share < 0.1 else best if share < 0.5 else end, name="dice")
+    mixed = training([0.5 - step / 300 for step in range(300)], "binary_cross_entropy_with_logits", metrics=score)
+    try:
+        assert bool(found(RULE, mixed, tmp_path)) is fires
+    except NotApplicable:
+        assert not fires
+
+
 def test_noise_is_silent(tmp_path: Path) -> None:
     for seed in range(5):
         assert found(RULE, training(flat(300), noise=0.5, seed=seed), tmp_path / str(seed)) == []

@@ -103,3 +103,29 @@ def test_the_direction_of_a_metric(name: str, expected: bool | None) -> None:
 def test_splits_of_held_out_data() -> None:
     assert all(held_out(split) for split in ("valid", "val", "test", "test-valid", "dev", "val_2", "Validation"))
     assert not any(held_out(split) for split in ("train", "interval", "contest", "devices"))
+
+
+def test_known_by_heart(tmp_path: Path) -> None:
+    by_heart = TRAINED.but(metrics=validated(lambda share: min(0.6, 0.2 + share), name="accuracy", noise=0.01))
+    (finding,) = found(RULE, by_heart, tmp_path)
+    assert (finding.severity, finding.value) == ("warning", pytest.approx(0.4, abs=0.02))
+    assert "known by heart" in finding.message
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        TRAINED.but(metrics=validated(lambda share: min(0.9, 0.2 + share), name="accuracy")),
+        Training(loss=falling(300, floor=0.5), metrics=validated(lambda share: min(0.6, 0.2 + share), name="accuracy")),
+    ],
+)
+def test_data_that_are_hard_or_learned_are_silent(tmp_path: Path, training: Training) -> None:
+    assert found(RULE, training, tmp_path) == []
+
+
+@pytest.mark.parametrize(("late", "fires"), [(3.0, True), (0.0, False)])
+def test_likelihoods_may_be_below_zero(tmp_path: Path, late: float, *, fires: bool) -> None:
+    """The density of training data grows without end; that of others does so too, or falls again."""
+    density = Training(loss=[3.0 - 0.015 * step for step in range(300)], noise=0.01)
+    logged = validated(lambda share: 3.0 - 4.5 * share if share < 0.3 else 1.65 + late * (share - 0.3), noise=0.02)
+    assert bool(found(RULE, density.but(metrics=logged), tmp_path)) is fires

@@ -78,3 +78,21 @@ def test_a_recorded_training(tmp_path: Path, bias: float, *, fires: bool) -> Non
     model = nn.Sequential(first, nn.Tanh(), nn.Linear(16, 3))
     train(tmp_path / "run", model, data, nn.CrossEntropyLoss(), preset="economy")
     assert bool(list(RULE.detect(open_run(tmp_path / "run")))) is fires
+
+
+def values(start: float, late: float) -> dict[str, Any]:
+    """No unit at one end for every sample, but so many values at either of them."""
+    course = [start if step < 30 else late for step in PROBES]
+    return units(lambda step: 0.0) | {"module": ["hidden (tanh)"] * len(PROBES), "flat_share": course}
+
+
+@pytest.mark.parametrize(("loss", "severity"), [(flat(300), "error"), (falling(300), "warning")])
+def test_values_at_either_end_from_the_first_step_on(tmp_path: Path, loss: list[float], severity: str) -> None:
+    (finding,) = found(RULE, BORN.but(loss=loss, modules=values(0.8, 0.85)), tmp_path)
+    assert (finding.severity, finding.value) == (severity, 0.85)
+    assert "values of hidden (tanh) are saturated from the first step on" in finding.message
+
+
+@pytest.mark.parametrize("shares", [(0.1, 0.9), (0.9, 0.2), (0.3, 0.3)])
+def test_values_that_saturate_with_training_or_do_not_stay_so(tmp_path: Path, shares: tuple[float, float]) -> None:
+    assert found(RULE, BORN.but(modules=values(*shares)), tmp_path) == []

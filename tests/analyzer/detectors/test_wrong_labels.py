@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,6 +76,20 @@ def test_a_regression_on_targets_of_others(tmp_path: Path, losses: Sequence[floa
         assert bool(validated(tmp_path, memorised, losses)) is fires
     except NotApplicable:
         assert not fires
+
+
+@pytest.mark.parametrize(("valid", "fires"), [([1.6, 1.4, 1.2, 1.3], False), ([0.92, 0.85, 0.84, 0.86], True)])
+def test_validation_data_of_other_frequencies_are_no_proof(
+    tmp_path: Path, valid: Sequence[float], *, fires: bool
+) -> None:
+    """Of ten classes one has nine tenths of the training data, and a tenth of the validation data, or as many."""
+    counts, entropy = [[57.6, *[64 / 90] * 9]] * 600, -0.9 * math.log(0.9) - 0.1 * math.log(0.1 / 9)
+    steps = {"class_counts": counts, "class_hits": counts}
+    skewed = Training(loss=[CHANCE - 2 * min(1.0, step / 300) for step in range(600)], steps=steps)
+    assert entropy == pytest.approx(0.545, abs=0.001)
+    scale = 1.0 if not fires else entropy / 0.85
+    accuracy = [0.3, 0.5, 0.6, 0.6] if not fires else [0.88, 0.9, 0.9, 0.89]
+    assert bool(validated(tmp_path, skewed, [scale * loss for loss in valid], accuracy)) is fires
 
 
 def test_overfitting_is_silent(tmp_path: Path) -> None:

@@ -85,3 +85,16 @@ def test_terms_beside_the_loss_and_mixed_samples_are_told(tmp_path):
     assert said["Samples"] == "40\u202f% of the gradient of one sample's output falls on other samples."
     alone = seen(open_run(write_run(tmp_path / "alone", {"loss": [1.5] * 20, "mixing_share": [0.0, *[None] * 19]})))
     assert alone["Samples"] == "The output for one sample depends on no other."
+
+
+def test_answers_that_are_given_are_told(tmp_path):
+    columns = {"loss": [1.5] * 3, "copied_share": [0.9, 0.4, 0.25]}
+    looked = {
+        "sequence_here": [0.1, None, None],
+        "sequence_next": [1.0, None, None],
+        "sequence_later": [0.3, None, None],
+    }
+    said = seen(open_run(write_run(tmp_path / "run", columns | looked)))["Answers"]
+    assert "explains at most 25\u202f% of the variance" in said
+    assert "of their own position: 10\u202f%; of the next: 100\u202f%." in said
+    assert said.endswith("30\u202f% of the gradient of an output falls on later positions.")
