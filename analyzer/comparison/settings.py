@@ -161,12 +161,26 @@ def _model(run: Run) -> Iterator[tuple[str, Any]]:
     yield "tensors", len(run.tensors)
     yield "frozen tensors", sum(not tensor.requires_grad for tensor in run.tensors)
     yield "shapes", _shapes(run.tensors)
+    yield "layers without parameters", _others(run)
 
 
 def _shapes(tensors: Sequence[TensorInfo]) -> str:
     """The kinds and widths of the layers in order, as one word each, so that a changed layer shows."""
     layers = [f"{item.module_type}({' × '.join(map(str, item.shape))})" for item in tensors if len(item.shape) > 1]
     return ", ".join(layers[:12]) + (f" and {len(layers) - 12} more" if len(layers) > 12 else "")
+
+
+def _others(run: Run) -> str | None:
+    """The modules without parameters by kind, so that another activation or another dropout shows."""
+    own = {tensor.module for tensor in run.tensors}
+    names = [module.name for module in run.manifest.modules]
+    leaves = [item for item in run.manifest.modules if not any(name.startswith(f"{item.name}.") for name in names)]
+    kinds = Counter(
+        item.type if item.dropout is None else f"{item.type}({number(item.dropout)})"
+        for item in leaves
+        if item.name and item.name not in own and item.type != "Identity"
+    )
+    return ", ".join(f"{kind} \u00d7 {times}" for kind, times in kinds.items()) or None
 
 
 def _training(run: Run) -> Iterator[tuple[str, Any]]:

@@ -59,6 +59,21 @@ def test_only_what_differs_is_told_by_group_and_in_the_order_of_the_runs(tmp_pat
     ]
 
 
+def test_another_activation_or_dropout_shows(tmp_path: Path) -> None:
+    def modules(act: str, dropout: float) -> list[dict[str, Any]]:
+        inner = [("0", "Linear"), ("1", act), ("2", "Linear"), ("3", act), ("4", "Identity")]
+        named = [("", "Sequential"), ("body", "Sequential"), *((f"body.{name}", kind) for name, kind in inner)]
+        drop = {"name": "body.5", "type": "Dropout", "dropout": dropout}
+        return [*({"name": name, "type": kind} for name, kind in named), drop]
+
+    entries = tensor_entries(["body.0.weight", "body.2.weight"])
+    one = run(tmp_path / "a", modules=modules("Tanh", 0.1), tensors=entries)
+    other = run(tmp_path / "b", modules=modules("ReLU", 0.5), tensors=entries)
+    expected = {("Model", "layers without parameters"): ("Tanh × 2, Dropout(0.1) × 1", "ReLU × 2, Dropout(0.5) × 1")}
+    assert told(one, other) == expected
+    assert told(one, run(tmp_path / "c", modules=modules("Tanh", 0.1), tensors=entries)) == {}
+
+
 def test_schedules_that_begin_at_the_same_rate_differ(tmp_path: Path) -> None:
     rates = [[0.1], [0.05], [0.01]]
     one = run(tmp_path / "a", {"loss": [3.0, 2.0, 1.0], "lr": [[0.1]] * 3})
