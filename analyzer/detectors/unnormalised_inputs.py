@@ -13,6 +13,7 @@ from ..depth import of_weights, weights
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..noise import scalar
 from ..overshoot import Harm, broken, harm
+from ..pace import did_well
 from ..phases import phases
 from ..progress import Progress, adversarial, measured, uninformed
 from ..run import Run
@@ -41,7 +42,8 @@ class UnnormalisedInputs(Detector):
     far from zero beside their spread, or none of them reaches a tenth. *The training:* the outputs were far too large
     before the first update, the loss was thrown off for good, or less than half of what there is to learn was learned.
     Sizes between 10 and 30 must also show in the gradients of the first layer, relative to its weights, beside those of
-    the others. A model whose first layer normalises is exempt, as is one that does well. Features whose scales differ
+    the others; far beyond that the inputs alone are worth a warning. A model whose first layer normalises is exempt, as
+    is one that does well. Features whose scales differ
     are evidence only: pixels at the rim of an image hardly vary either.
 
     ## Why it matters
@@ -58,6 +60,7 @@ class UnnormalisedInputs(Detector):
     - `offset` (5, mean over standard deviation): a guess. Images in [0, 1] have 0.4 to 2.
     - `outlier` (10, times the median of the other layers): calibrated, healthy first layers had 0.1 to 1.
     - `learned` (0.5, share of the loss of a model that knows nothing, or of the first loss).
+    - `enormous` (100, root mean square): enough by itself for a warning.
 
     ## References
     - LeCun et al. 1998, Efficient BackProp, section 4.3. UMLAUT and SageMaker's CheckInputImages look at the inputs
@@ -83,6 +86,8 @@ class UnnormalisedInputs(Detector):
     """Relative gradient of the first layer over the median of the others."""
     learned: float = 0.5
     """Share of the loss."""
+    enormous: float = 100.0
+    """Root mean square of the inputs."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding."""
@@ -102,6 +107,8 @@ class UnnormalisedInputs(Detector):
         ratio = first_layer(run)
         if (wide or damage or little) and self._reaches(scale, wide, ratio):
             yield self._judged(run, scale, progress, wide, damage)
+        elif self._enormous(scale) and not did_well(progress):
+            yield self._as_collected(run, scale)
 
     def _scale(self, run: Run) -> _Scale | None:
         """The scale of the inputs, and what is wrong with it; None if no probe had finite ones beside zero."""
@@ -127,12 +134,23 @@ class UnnormalisedInputs(Detector):
             return True
         return ratio is not None and ratio > self.outlier
 
+    def _enormous(self, scale: _Scale) -> bool:
+        return scale.kind == "too large" and scale.size > self.enormous
+
+    def _as_collected(self, run: Run, scale: _Scale) -> Finding:
+        """What no network is given on purpose, whatever the loss tells of it."""
+        evidence = self._evidence(run, scale, first_layer(run))
+        evidence = replace(evidence, opposing=(*evidence.opposing, "The loss does not tell what it costs."))
+        return self._finding(run, scale, "the model does not normalise them", "warning", 0.6, evidence)
+
     def _broken(self, run: Run, scale: _Scale) -> Iterator[Finding]:
         """A finding where nothing can be measured because hardly a loss was finite."""
         step = broken(run)
-        if step is None:
+        if step is None and not self._enormous(scale):
             raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
-        if scale.kind == "too large":
+        if step is None:
+            yield self._as_collected(run, scale)
+        elif scale.kind == "too large":
             outcome = f"the loss or a gradient is not finite from step {count(step)} on"
             yield self._finding(run, scale, outcome, "error", 0.8, self._evidence(run, scale, first_layer(run)))
 

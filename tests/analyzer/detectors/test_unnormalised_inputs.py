@@ -71,6 +71,18 @@ def test_a_training_that_does_well_is_silent(tmp_path: Path, columns: dict[str, 
     assert found(RULE, Training(steps=columns), tmp_path) == []
 
 
+@pytest.mark.parametrize(("std", "fires"), [(3000.0, True), (80.0, False)])
+def test_units_as_they_were_collected_need_no_harm(tmp_path: Path, std: float, *, fires: bool) -> None:
+    halfway = Training(loss=falling(300, floor=0.5), steps=inputs(std))
+    likelihood = Training(loss=[2.0 - step / 100 for step in range(300)], steps=inputs(std))
+    for name, training in (("halfway", halfway), ("likelihood", likelihood)):
+        try:
+            severities = [finding.severity for finding in found(RULE, training, tmp_path / name)]
+        except NotApplicable:
+            severities = []
+        assert severities == ["warning"] * fires
+
+
 def test_noise_is_silent(tmp_path: Path) -> None:
     """Odd batches now and then, of a noisy training that gets somewhere."""
     for seed in range(5):
