@@ -107,7 +107,7 @@ class UnnormalisedInputs(Detector):
         ratio = first_layer(run)
         if (wide or damage or little) and self._reaches(scale, wide, ratio):
             yield self._judged(run, scale, progress, wide, damage)
-        elif self._enormous(scale) and not did_well(progress):
+        elif self._enormous(scale) and not (progress.zero and did_well(progress)):  # else the start tells little
             yield self._as_collected(run, scale)
 
     def _scale(self, run: Run) -> _Scale | None:
