@@ -71,6 +71,7 @@ def harm(run: Run, progress: Progress, phase: Phases, rise: float = 1.2) -> Harm
     means = blocks(series, "loss", length)
     above = means.filter((pl.col("mean") > limit) & (pl.col("upper") > limit))  # a few outliers are no level
     broke = broken(run)
+    broke = None if broke is not None and fed_nonfinite(run, broke) else broke
     signs = _signs(run, series, phase, max(1.15 * start, start + SIGNIFICANT * noise)) if ignorant else {}
     if not above.is_empty():
         high = series.filter((pl.col("loss") > limit) & (pl.col("step") >= above["first_step"][0]))
@@ -117,6 +118,12 @@ def first_nonfinite(run: Run) -> int | None:
     bad = pl.col("loss").is_finite().not_() | gradient.is_finite().not_()
     found = frame.filter(bad & ~pl.col("skipped").fill_null(value=False))
     return None if found.is_empty() else int(found["step"][0])
+
+
+def fed_nonfinite(run: Run, step: int) -> bool:
+    """Whether the model's input was not finite at a step: then it is the data that broke the run, not its steps."""
+    fed = run.frame("steps", "input_nonfinite").filter(pl.col("step") == step)["input_nonfinite"].drop_nulls()
+    return len(fed) > 0 and scalar(fed[0]) > 0
 
 
 def broken(run: Run) -> int | None:

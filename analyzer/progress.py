@@ -58,17 +58,17 @@ def adversarial(run: Run) -> bool:
 
 @per_run
 def losses(run: Run) -> pl.DataFrame:
-    """Step and loss of the steps with a finite loss; of losses among samples without batches of another size."""
+    """Step and loss of the steps with a finite loss; of contrastive losses without batches of another size."""
     found = run.frame("steps", "loss", "batch_size").filter(pl.col("loss").is_finite())
-    samples = among_samples(run)
+    samples = contrastive_batch(run)
     if samples is not None:
         found = found.filter((pl.col("batch_size") == samples).fill_null(value=True))  # unknown between the probes
     return found.select("step", "loss")
 
 
 @per_run
-def among_samples(run: Run) -> int | None:
-    """The usual batch size, where a cross-entropy tells each sample from all others of its batch; else None.
+def contrastive_batch(run: Run) -> int | None:
+    """The usual batch size, where the loss is contrastive, with all other samples of the batch as negatives; else None.
 
     With the batch the number of classes changes, and so does what a model that knows nothing loses: a batch of another
     size has another loss. Such a run shows as many classes as samples, and of batches of another size no such classes.
@@ -217,7 +217,7 @@ def _cross_entropy(run: Run) -> ZeroInformation | None:
     """ln C and the entropy of the class frequencies, if the loss is a cross-entropy by its name."""
     detail = next((event.detail for event in run.events_of("loss-input")), {})
     name = loss_name(run)
-    frequencies, samples = class_frequencies(run), among_samples(run)
+    frequencies, samples = class_frequencies(run), contrastive_batch(run)
     classes = samples or (2 if name in _BINARY else _classes(detail.get("prediction_shape")) or len(frequencies))
     if name not in _BINARY | _CATEGORICAL or classes < 2:
         return None

@@ -74,7 +74,8 @@ def _decoupled(kind: str, options: Mapping[str, Any]) -> bool:
 def over_validation(run: Run) -> float:
     """The last training loss over the last validation loss, if significantly above it; 1 if not, or if not logged."""
     logged = next((metric for metric in metrics(run) if metric.is_loss), None)
-    if logged is None or logged.values.height < 4 or weighted(run):  # weights give the two other units
+    smoothed = any(event.detail.get("label_smoothing") for event in run.events_of("loss-input"))
+    if logged is None or logged.values.height < 4 or weighted(run) or smoothed:  # which give the two other units
         return 1.0
     series = losses(run)["loss"]
     train = batch_mean(series.tail(max(20, series.len() // 5)))

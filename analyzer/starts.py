@@ -10,7 +10,7 @@ import polars as pl
 from .depth import amplification, gradient_profile, weights
 from .findings import Evidence, Severity
 from .noise import block_length, blocks, scalar
-from .overshoot import broken
+from .overshoot import broken, fed_nonfinite
 from .progress import logit_span, losses, measured, prediction_spread, uninformed, zero_information
 from .run import Run
 from .wording import count, number
@@ -69,7 +69,7 @@ class WideStart:
 
 
 def wide_start(
-    run: Run, loss_ratio: float = 3.0, spread_ratio: float = 5.0, widest_logits: float = 20.0
+    run: Run, loss_ratio: float = 3.0, spread_ratio: float = 7.0, widest_logits: float = 20.0
 ) -> WideStart | None:
     """How far the outputs were off at the first step; None if they were not, or if the run did not begin there.
 
@@ -115,7 +115,8 @@ def aftermath(run: Run, wide: WideStart, recovery: float) -> tuple[Severity, str
     """
     series, progress = losses(run), measured(run)
     last = int(series["step"][-1])
-    if progress is None or broken(run) is not None:
+    broke = broken(run)
+    if progress is None or (broke is not None and not fed_nonfinite(run, broke)):
         return "error", "The run did not stay finite.", last
     if uninformed(run, progress) or progress.end.value >= wide.loss:
         return "error", "The run never got over it.", last

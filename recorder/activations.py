@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Bounds:
     """Between which values a unit answers to its input; at or beyond one of them on all samples it is stuck there."""
 
     name: str
@@ -23,15 +23,15 @@ class Range:
     """Whether stuck at the lower end means that nothing passes on (dead) rather than saturated."""
 
 
-_RELU = Range("relu", 0.0, math.inf, low_is_dead=True)
-_RELU6 = Range("relu6", 0.0, 6.0, low_is_dead=True)
-_HARDTANH = Range("hardtanh", -1.0, 1.0, low_is_dead=False)
-_HARDSIGMOID = Range("hardsigmoid", 0.0, 1.0, low_is_dead=False)
-_TANH = Range("tanh", -0.99, 0.99, low_is_dead=False)
-_SIGMOID = Range("sigmoid", 0.01, 0.99, low_is_dead=False)
+_RELU = Bounds("relu", 0.0, math.inf, low_is_dead=True)
+_RELU6 = Bounds("relu6", 0.0, 6.0, low_is_dead=True)
+_HARDTANH = Bounds("hardtanh", -1.0, 1.0, low_is_dead=False)
+_HARDSIGMOID = Bounds("hardsigmoid", 0.0, 1.0, low_is_dead=False)
+_TANH = Bounds("tanh", -0.99, 0.99, low_is_dead=False)
+_SIGMOID = Bounds("sigmoid", 0.01, 0.99, low_is_dead=False)
 """The soft ones count as stuck where their slope is below a twentieth of the steepest."""
 
-ACTIVATIONS: Mapping[type[nn.Module], Range] = {
+ACTIVATIONS: Mapping[type[nn.Module], Bounds] = {
     nn.ReLU: _RELU,
     nn.ReLU6: _RELU6,
     nn.Hardtanh: _HARDTANH,
@@ -39,9 +39,9 @@ ACTIVATIONS: Mapping[type[nn.Module], Range] = {
     nn.Tanh: _TANH,
     nn.Sigmoid: _SIGMOID,
 }
-FUNCTIONS: Mapping[Callable[..., Any], Range] = {
-    function: reach
-    for reach, functions in (
+ACTIVATION_FUNCTIONS: Mapping[Callable[..., Any], Bounds] = {
+    function: bounds
+    for bounds, functions in (
         (_RELU, (torch.relu, torch.relu_, F.relu, F.relu_, Tensor.relu, Tensor.relu_)),
         (_RELU6, (F.relu6,)),
         (_HARDTANH, (F.hardtanh, F.hardtanh_)),

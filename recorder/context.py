@@ -7,11 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from .activations import FUNCTIONS, Range
 from .capture import Capture
 from .deferred import Deferred
 from .passes import Passes
@@ -42,8 +40,8 @@ class Context:
     capture: Capture = field(default_factory=Capture)
     passes: Passes = field(default_factory=Passes)
     """The layers' calls of the step, for instruments of individual gradients."""
-    heard: Callable[[Range, Tensor], None] | None = None
-    """While it is set, told of each activation function that is called: its range and what it returned."""
+    on_call: Callable[[Callable[..., Any], object], None] | None = None
+    """While it is set, told of each function of torch that the user's code calls, and of what it returned."""
     gradient: list[Tensor] | None = None
     """On a step with individual gradients, after its passes: the gradient that they gave each parameter, unclipped."""
     update_pending: bool = False
@@ -77,12 +75,10 @@ class Context:
         """The parameters as the step's passes used them, by position; what they are now, where no copy was kept."""
         return self.before or [parameter.detach() for parameter in self.tensors.parameters]
 
-    def hear(self, function: Callable[..., Any], result: object) -> None:
-        """A function of torch was called by the user's code; of what it maps over samples there is no value to see."""
-        if self.heard is None or function not in FUNCTIONS or not isinstance(result, Tensor):
-            return
-        if not torch._C._functorch.is_functorch_wrapped_tensor(result):
-            self.heard(FUNCTIONS[function], result)
+    def note_call(self, function: Callable[..., Any], result: object) -> None:
+        """A function of torch was called by the user's code."""
+        if self.on_call is not None:
+            self.on_call(function, result)
 
     def groups(self) -> list[dict[str, Any]]:
         """The parameter groups of all optimizers, in order."""

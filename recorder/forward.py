@@ -89,7 +89,7 @@ class ForwardWatch:
 
     def __init__(self, context: Context) -> None:
         model = context.model
-        self._loss_fn, self._hear = context.loss_fn, context.hear
+        self._loss_fn, self._note_call = context.loss_fn, context.note_call
         self._inputs = InputWatch(model)
         self._fast_paths = FastPaths(model)
         self._losses: LossWatch | None = None
@@ -100,7 +100,7 @@ class ForwardWatch:
     def enter(self) -> None:
         """Start watching."""
         self._inputs.place()
-        self._losses = LossWatch(self._hear)
+        self._losses = LossWatch(self._note_call)
         self._losses.__enter__()  # type: ignore[no-untyped-call]
         self._fast_paths.enter(self._losses)
 
@@ -126,6 +126,7 @@ class ForwardWatch:
             call = calls[-1]
             batch.prediction, batch.target, batch.loss_name = call.prediction, call.target, call.name
             batch.ignore_index = call.arguments.get("ignore_index")
+            batch.label_smoothing = float(call.arguments.get("label_smoothing") or 0.0)
             batch.weighted = any(call.arguments.get(name) is not None for name in ("weight", "pos_weight"))
             with torch._C.DisableTorchFunction():
                 batch.part = loss.detach() if stated else part_of(loss, calls)

@@ -62,9 +62,14 @@ class LossCall:
         return self.function.__name__
 
     @property
+    def output(self) -> Tensor | None:
+        """The first tensor argument, what the model said, with its graph."""
+        return next((v for v in self.arguments.values() if isinstance(v, Tensor)), None)
+
+    @property
     def prediction(self) -> Tensor | None:
-        """The first tensor argument, detached."""
-        return next((v.detach() for v in self.arguments.values() if isinstance(v, Tensor)), None)
+        """The same, detached."""
+        return None if self.output is None else self.output.detach()
 
     @property
     def target(self) -> Tensor | None:
@@ -86,12 +91,12 @@ class LossCall:
 class LossWatch(TorchFunctionMode):
     """While entered, notes the losses that are called or written out. It changes nothing about them.
 
-    `hear` is told of every other function that is called, and of what it returned.
+    `note_call` is told of every other function that is called, and of what it returned.
     """
 
-    def __init__(self, hear: Callable[[Callable[..., Any], object], None] | None = None) -> None:
+    def __init__(self, note_call: Callable[[Callable[..., Any], object], None] | None = None) -> None:
         super().__init__()
-        self._hear = hear
+        self._note_call = note_call
         self.calls: list[LossCall] = []
         """Those that were called."""
         self.pairs: tuple[Tensor, Tensor] | None = None
@@ -107,8 +112,8 @@ class LossWatch(TorchFunctionMode):
             self.calls.append(LossCall(func, dict(bound.arguments), result))
         else:
             self._written.note(func, args, kwargs or {}, result)
-            if self._hear is not None:
-                self._hear(func, result)
+            if self._note_call is not None:
+                self._note_call(func, result)
         return result
 
     def take(self, loss: Tensor) -> list[LossCall]:
@@ -164,11 +169,13 @@ def principal_target(loss: Tensor, calls: Sequence[LossCall]) -> Tensor | None:
 
     All calls must be of one function, with the same prediction and targets of one shape.
     """
-    predictions = [next((v for v in call.arguments.values() if isinstance(v, Tensor)), None) for call in calls]
+    if len(calls) < 2:
+        return None
     targets = [target for call in calls if (target := call.target) is not None]
     factors = [factor for call in calls if (factor := factor_of(call.result, loss)) is not None]
-    alike = {call.function for call in calls}, {id(p) for p in predictions}, {(t.shape, t.dtype) for t in targets}
-    if len(calls) < 2 or not len(targets) == len(factors) == len(calls) or any(len(kind) > 1 for kind in alike):
+    predictions, kinds = {id(call.output) for call in calls}, {(t.shape, t.dtype) for t in targets}
+    alike = {call.function for call in calls}, predictions, kinds
+    if not len(targets) == len(factors) == len(calls) or any(len(kind) > 1 for kind in alike):
         return None
     zero = torch.zeros((), device=targets[0].device)
     heaviest = torch.stack([zero + factor for factor in factors]).argmax(0, keepdim=True)

@@ -32,7 +32,7 @@ class OutputHooks:
 
         def hook(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
             if watched():
-                with self.looking():
+                with self.guarded():
                     note(module, given, output)
 
         self._handles.append(module.register_forward_hook(Hook(hook)))
@@ -42,13 +42,13 @@ class OutputHooks:
 
         def hook(_module: nn.Module, _given: Any) -> None:
             if watched():
-                with self.looking():
+                with self.guarded():
                     note()
 
         self._handles.append(module.register_forward_pre_hook(Hook(hook)))
 
     @contextmanager
-    def looking(self) -> Iterator[None]:
+    def guarded(self) -> Iterator[None]:
         """Within it nothing is recorded by autograd or seen by function modes, and what is raised is kept for later."""
         try:
             with torch._C.DisableTorchFunction(), torch.no_grad():

@@ -38,6 +38,8 @@ class MicroBatch:
     """Target that the loss leaves out, where it was told one."""
     weighted: bool = False
     """Whether the loss was given weights of classes or elements."""
+    label_smoothing: float = 0.0
+    """Share of the targets that the loss spreads over all classes."""
     losses: Tensor | None = None
     """(samples,), individual losses, scaled so that their mean is the loss; None with the reason below."""
     reason: str = "the forward pass was not seen"
@@ -63,8 +65,8 @@ class Step:
     """Of the loss, once an instrument has made it, at that time."""
     loss_calls: Sequence[LossCall] = ()
     """The functional losses that were seen, with their graphs, at that time."""
-    described: MicroBatch | None = None
-    """The pass that is about to be differentiated, at that time."""
+    micro_batch: MicroBatch | None = None
+    """The micro-batch that is about to be differentiated, at that time."""
     scale: Tensor | None = None
     """0-d factor of a gradient scaler, by which `.grad` is too large until the optimizer steps."""
 

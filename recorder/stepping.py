@@ -129,9 +129,9 @@ class Stepping:
         batch = self._described(step, total, loss, outputs, targets)
         self._context.capture.samples = batch.samples
         if not step.micro_batches:
-            step.loss_graph, step.loss_calls, step.described = total, self._watch.loss_calls, batch
+            step.loss_graph, step.loss_calls, step.micro_batch = total, self._watch.loss_calls, batch
             self._moments.call("before_backward", step)
-            step.loss_graph, step.loss_calls, step.described, step.hessian = None, (), None, None
+            step.loss_graph, step.loss_calls, step.micro_batch, step.hessian = None, (), None, None
         self._watch.loss_calls = ()
         self._context.capture.listening = True
         try:

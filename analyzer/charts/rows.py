@@ -82,7 +82,8 @@ def places_of(run: Run, table: str) -> tuple[tuple[str, ...], pl.Series]:
     known = [item.name for item in (run.tensors if noun == "tensor" else run.manifest.modules)]
     places = column.cast(pl.Enum(known), strict=False)
     if places.null_count() > column.null_count():
-        new = [name for name in column.drop_nulls().unique(maintain_order=True) if name not in set(known)]
+        recorded = column.drop_nulls().unique(maintain_order=True)
+        new = recorded.filter(~recorded.is_in(known)).to_list()
         known = known + new if noun == "tensor" else forward_order(run, known + new)
         places = column.cast(pl.Enum(known))
     return tuple(known), places.to_physical()

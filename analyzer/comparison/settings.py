@@ -173,12 +173,11 @@ def _shapes(tensors: Sequence[TensorInfo]) -> str:
 def _others(run: Run) -> str | None:
     """The modules without parameters by kind, so that another activation or another dropout shows."""
     own = {tensor.module for tensor in run.tensors}
-    names = [module.name for module in run.manifest.modules]
-    leaves = [item for item in run.manifest.modules if not any(name.startswith(f"{item.name}.") for name in names)]
+    parents = {item.name.rpartition(".")[0] for item in run.manifest.modules}
     kinds = Counter(
         item.type if item.dropout is None else f"{item.type}({number(item.dropout)})"
-        for item in leaves
-        if item.name and item.name not in own and item.type != "Identity"
+        for item in run.manifest.modules
+        if item.name not in own | parents and item.type != "Identity"
     )
     return ", ".join(f"{kind} \u00d7 {times}" for kind, times in kinds.items()) or None
 

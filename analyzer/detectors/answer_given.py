@@ -26,7 +26,6 @@ class _Answer:
     threshold: float
     causes: tuple[str, ...]
     advice: tuple[str, ...]
-    step: int
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,9 @@ class AnswerGiven(Detector):
     ## What it does
     *Features:* over the first probes the target explains all of the variance of one feature of the input, of at least
     two: it is a copy of the target, one-hot or by a linear map. *Sequences* whose targets are inputs of the next
-    position: the outputs, differentiated in the layer that is given these inputs, depend on
-    later positions.
-    *Targets that are not shifted:* they equal the inputs at their own position, and the outputs depend on no later one,
-    as those of an autoencoder do.
+    position: an output, differentiated in what the first layer makes of these inputs, depends on later positions; what
+    that layer mixes itself is not seen. *Targets that are not shifted:* they equal the inputs at their own position,
+    and the output depends on no later one, as that of an autoencoder does.
 
     ## Why it matters
     The training loss is excellent, and so is that on validation data which are prepared alike. Where the model is
@@ -83,27 +81,28 @@ class AnswerGiven(Detector):
             yield self._finding(run, found)
 
     def _in_feature(self, run: Run) -> _Answer | None:
-        frame = run.frame("steps", "copied_share", "copied_feature", "batch_size").drop_nulls()
+        frame = run.frame("steps", "copied_share", "copied_feature", "copied_samples", "batch_size").drop_nulls()
         frame = frame.filter(pl.col("copied_share").is_finite())
         if frame.is_empty() or run.manifest.mode == "overfit-batch":
             return None
         rest = 1 - scalar(frame["copied_share"][-1])
-        seen = scalar(frame["batch_size"].max() if full_batch(run) else frame["batch_size"].sum())
+        seen = scalar(frame["batch_size"].max() if full_batch(run) else frame["copied_samples"][-1])
         if rest > self.copied or seen < self.samples:
             return None
         feature = count(int(frame["copied_feature"][-1]))
         return _Answer(
             told=f"Feature {feature} of the input is a copy of the target",
-            evidence=f"The target explains all of its variance but {number(rest, 2)}, over {count(int(seen))} samples.",
+            evidence=f"The target explains all of its variance but {number(rest, 2)}, over {count(int(seen))} samples"
+            f" up to step {count(int(frame['step'][-1]))}.",
             value=rest,
             threshold=self.copied,
             causes=("A column that is the label, or was made from it, was left among the features",),
             advice=(f"Leave feature {feature} out (counted from 0 in the flattened input of a sample).",),
-            step=int(frame["step"][-1]),
         )
 
     def _in_sequence(self, run: Run) -> _Answer | None:
         frame = run.frame("steps", "sequence_here", "sequence_next", "sequence_later").drop_nulls()
+        frame = frame.filter(pl.col("sequence_later").is_finite())
         if frame.is_empty():
             return None
         step, here, following, later = frame.row(frame["sequence_later"].arg_max() or 0)
@@ -111,7 +110,8 @@ class AnswerGiven(Detector):
             return _Answer(
                 told="The outputs at a position depend on later positions of the input, which hold the target",
                 evidence=f"{percent(following)} of the targets are the inputs of the next position, and"
-                f" {percent(later)} of the gradient of the output before the middle falls on inputs after it.",
+                f" {percent(later)} of the gradient of the output before the middle falls on inputs after it (step"
+                f" {count(step)}).",
                 value=later,
                 threshold=self.later,
                 causes=(
@@ -123,7 +123,6 @@ class AnswerGiven(Detector):
                     "Change the later positions of an input: the outputs before them must stay.",
                     "Print the mask; look at every dim= in the attention.",
                 ),
-                step=step,
             )
         if here >= self.equal > following and later <= self.later:
             return _Answer(
@@ -134,7 +133,6 @@ class AnswerGiven(Detector):
                 threshold=self.equal,
                 causes=("Targets, or the prefix that a decoder is given, that are not shifted by one",),
                 advice=("Give the model inputs[:, :-1], and targets inputs[:, 1:].",),
-                step=step,
             )
         return None
 
@@ -150,7 +148,7 @@ class AnswerGiven(Detector):
             value=found.value,
             threshold=found.threshold,
             unit="share",
-            evidence=Evidence((f"{found.evidence} Measured up to step {count(found.step)}.",)),
+            evidence=Evidence((found.evidence,)),
             causes=found.causes,
             advice=found.advice,
             chart=ChartRef("steps", "loss"),

@@ -23,10 +23,11 @@ class ClippingTooTight(Detector):
     ## What it does
     Compares the gradient norm after the backward pass with the norm at the optimizer's step. Clipping is too tight if
     nine steps of ten lose nine tenths of their gradient or more, and two more witnesses agree. *The loss:* it has
-    fallen by less than a fifth, or took a fifth of the run and more to make half of its way. *The steps:* they all
-    lead straight ahead (the parameters ended at least half as far from their start as the lengths of the updates add up
-    to), as steps do that are too short. Clipping at every step is no fault where the training gets on: that is
-    gradient descent with normalised steps. Nor is it one with Adam and its like, which divide gradients by their size.
+    fallen by less than a fifth, or took a fifth of the run and more to make half of its way. *The steps:* they all lead
+    straight ahead (the parameters ended at least half as far from their start as the lengths of the updates add up to),
+    as steps do that are too short. If next to nothing is left of a gradient, that is enough. Clipping at every step is
+    no fault where the training gets on: that is gradient descent with normalised steps. Nor is it one with Adam and its
+    like, which divide gradients by their size.
 
     ## Why it matters
     Every step has the length of the threshold times the learning rate, however steep the loss is.
@@ -37,6 +38,8 @@ class ClippingTooTight(Detector):
     ## Options
     - `share` (0.9, of the steps): a guess. The playbook of Google Research calls half of the steps too many.
     - `factor` (0.1, clipped over unclipped norm): calibrated, healthy trainings that clipped every step had 0.25.
+    - `extreme` (0.01, the same, where it needs no other witness): calibrated, none of the healthy trainings by SGD was
+      near it.
     - `straightness` (0.5, distance over sum of updates): calibrated, clipped too tightly they had 0.69 to 1.05,
       healthy trainings that clipped every step 0.37.
     - `late` (0.2, share of the run): calibrated. Trainings that got on made half of their way within 0.08.
@@ -56,6 +59,8 @@ class ClippingTooTight(Detector):
     share: float = 0.9
     """Share of the steps."""
     factor: float = 0.1
+    """Norm after clipping over norm before."""
+    extreme: float = 0.01
     """Norm after clipping over norm before."""
     straightness: float = 0.5
     """Distance from the start over the sum of the updates."""
@@ -81,7 +86,8 @@ class ClippingTooTight(Detector):
             raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
         straight, half = straightness(run), half_time(run, progress)
         slow = fallen(progress) < self.fall or half is None or half >= self.late
-        if slow and not did_well(progress) and (straight is None or straight >= self.straightness):
+        witnessed = slow and (straight is None or straight >= self.straightness)
+        if (witnessed or clipped.factor <= self.extreme) and not did_well(progress):
             yield self._finding(run, progress, clipped, straight, half)
 
     def _finding(

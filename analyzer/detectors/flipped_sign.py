@@ -128,11 +128,9 @@ class FlippedSign(Detector):
             first, last = float(metric.values["value"][0]), float(metric.values["value"][-1])
             told = f"{metric} gets worse from the start, from {number(first)} to {number(last)}, by moderate steps."
             yield self._finding(series, f"{metric} is driven the wrong way", [told], 0.85)
-        elif metric := next(filter(partial(self._spoiled, series), directed(run)), None):
+        elif metric := next(filter(partial(self._spoiled, run, series), directed(run)), None):
             first, last = float(metric.values["value"][0]), float(metric.values["value"][-1])
-            told = (
-                f"The loss falls, and {metric} falls with it, from {number(first)} after first steps to {number(last)}."
-            )
+            told = f"The loss falls, and {metric} falls with it, from {number(first)} at first to {number(last)}."
             yield self._finding(series, f"{metric} is driven to nothing", [told], 0.75)
         else:
             raise NotApplicable("the loss is not one that is known to be zero at best, and no metric gets ever worse")
@@ -147,10 +145,10 @@ class FlippedSign(Detector):
         worse = all(later.value > earlier.value for earlier, later in pairwise(means)) and means[4].exceeds(means[0], 6)
         return worse and scalar(update_ratios(run)["median"].max()) < self.stride
 
-    def _spoiled(self, series: pl.DataFrame, metric: Metric) -> bool:
+    def _spoiled(self, run: Run, series: pl.DataFrame, metric: Metric) -> bool:
         """Whether a metric for which more is better was best at first and ends at nothing, while the loss falls."""
-        values = metric.values["value"]
-        if metric.falls or len(values) < 5 or not values[0] > 0 or not _last(series) < float(series["loss"][0]):
+        values, (start, noise) = metric.values["value"], starting_level(run, series)
+        if metric.falls or len(values) < self.values or not values[0] > 0 or not _last(series) < start - 3 * noise:
             return False
         first, best, last = (scalar(found) for found in (values[0], values.max(), values.tail(3).max()))
         return best <= 1.2 * first and last <= self.nothing * first

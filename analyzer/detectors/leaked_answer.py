@@ -14,6 +14,7 @@ from ..loss_inputs import loss_calls
 from ..noise import scalar
 from ..progress import Progress, adversarial, full_batch, loss_name, losses, measured
 from ..run import Run
+from ..starts import wide_start
 from ..validation import logged
 from ..wording import count, number, percent
 from .base import Detector
@@ -82,6 +83,8 @@ class LeakedAnswer(Detector):
         progress = measured(run)
         if progress is None or (progress.zero is None and loss_name(run) not in _REGRESSION):
             raise NotApplicable("how much there is to learn is not known: no plain classification, nor a regression")
+        if progress.zero is None and wide_start(run) is not None:
+            raise NotApplicable("the first predictions were far off: beside their loss any other is small")
         if run.attempts[0].first_step != 0 or not losses(run)["loss"][0] > 0.3 * progress.reference:
             raise NotApplicable("the model knew something already when the run began")
         if run.has("steps", "evaluations") and scalar(run.frame("steps", "evaluations")["evaluations"].max()) > 1:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..findings import ChartRef, Evidence, Finding, Severity
+import polars as pl
+
+from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..outcome import suffering
 from ..run import Run
 from ..wording import percent
@@ -21,10 +23,11 @@ class MixedSamples(Detector):
     """What the model says of one sample depends on the other samples of its batch.
 
     ## What it does
-    Differentiates, once a run, the output for the last sample in what the first layer made of the batch. All of that
-    gradient should fall on the last sample. A model with batch norms in training mode, or one that knows or is given a
-    matrix or a list of pairs of samples (a graph), is not looked at. If the run did well, the finding is a note: the
-    model may compare the samples of a batch on purpose.
+    Differentiates, once a run, the output for the last sample in what the first layer made of the batch; of sequences
+    whose targets are in step with the input, one position of it. All of that gradient should fall on the last sample. A
+    model with batch norms in training mode, or one that knows or is given a matrix or a list of pairs of samples (a
+    graph), is not looked at. If the run did well, the finding is a note: the model may compare the samples of a batch
+    on purpose.
 
     ## Why it matters
     A dimension was mixed up: a mean, a softmax or an attention runs over the batch, `batch_first` was forgotten, or a
@@ -45,7 +48,6 @@ class MixedSamples(Detector):
     code: ClassVar[str] = "DAT011"
     name: ClassVar[str] = "samples-mixed"
     severity: ClassVar[Severity] = "error"
-    requires: ClassVar = {"steps": ("mixing_share",)}
     explains: ClassVar[tuple[str, ...]] = ("LOS001", "LOS004", "LOS006", "GRD002", "DAT007", "GEN001", "GEN003")
 
     share: float = ROUNDING
@@ -53,11 +55,15 @@ class MixedSamples(Detector):
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding."""
-        frame = run.frame("steps", "mixing_share").drop_nulls()
-        beyond = frame.filter(frame["mixing_share"] > self.share)
+        known = run.frame("steps", "mixing_share", "sequence_mixing")
+        largest = pl.max_horizontal(pl.col("mixing_share", "sequence_mixing").fill_nan(None))
+        frame = known.select("step", share=largest).drop_nulls()
+        if frame.is_empty():
+            raise NotApplicable("no output of a sample was differentiated: see the audits for why")
+        beyond = frame.filter(pl.col("share") > self.share)
         if beyond.is_empty():
             return
-        step, share = int(beyond["step"][0]), float(beyond["mixing_share"][0])
+        step, share = int(beyond["step"][0]), float(beyond["share"][0])
         harm = suffering(run)
         yield Finding(
             code=self.code,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import polars as pl
-
+from ..course import Course, course_of
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
 from ..label_fit import training_accuracy
-from ..noise import Mean, batch_mean, scalar
-from ..progress import adversarial, losses, measured
+from ..noise import scalar
+from ..progress import adversarial, measured
 from ..run import Run
-from ..validation import Metric, logged, metrics
+from ..validation import logged, metrics
 from ..wording import count, number, percent
 from .base import Detector
 
@@ -30,8 +28,9 @@ class Overfitting(Detector):
     by `rise` of the best and by `rise` of all that was gained. *Standing still:* nothing was gained for `still` of the
     run, and `left` of the loss at the start is left, of the training loss hardly any. In both cases the second witness
     is the training loss: it went on falling, and ends far below the validation loss (`gap`). *Known by heart:* of a
-    classification nothing is left of the training loss, and `apart` of the held-out data are wrong. Small rises after a
-    convergence, where the validation loss is a small part of what it was, and validation that only scatters are none.
+    classification next to nothing is left of the training loss, and `apart` of the held-out data are wrong. Small rises
+    after a convergence, where the validation loss is a small part of what it was, and validation that only scatters are
+    none.
 
     ## Why it matters
     The steps after the best point make the model worse for all that it was not trained on.
@@ -48,7 +47,8 @@ class Overfitting(Detector):
     - `still` (0.4, share of the run without a gain): a guess.
     - `left` (0.12, share of the loss at the start): calibrated. Healthy trainings end at 0.01 to 0.11.
     - `gap` (0.5, training loss over validation loss): calibrated.
-    - `perfect` (0.05, share of the loss that knows nothing) and `apart` (0.25, accuracy): guesses.
+    - `perfect` (0.05, share of the loss that knows nothing) and `apart` (0.25, share of the held-out samples that are
+      wrong): guesses.
     - `validations` (6): fewer show no trend.
 
     ## References
@@ -78,7 +78,7 @@ class Overfitting(Detector):
     perfect: float = 0.05
     """Share of the zero-information loss."""
     apart: float = 0.25
-    """Accuracy."""
+    """Share of the held-out samples that are wrong."""
     validations: int = 6
     """Number."""
 
@@ -94,16 +94,16 @@ class Overfitting(Detector):
                 f"no metric of held-out data was logged {self.validations} times;"
                 ' log it with recorder.log("valid", loss=..., accuracy=...)'
             )
-        courses = [course for metric in known if (course := _course(run, metric)) is not None]
+        courses = [course for metric in known if (course := course_of(run, metric)) is not None]
         for course in courses:
             if self._fits(course) and (self._worse(course) or self._stands(course)):
                 yield self._finding(course, courses)
                 return
-        theirs = self._by_heart(run)
-        if theirs is not None:
-            yield self._apart(run, theirs)
+        held_out = self._by_heart(run)
+        if held_out is not None:
+            yield self._apart(run, held_out)
 
-    def _fits(self, course: _Course) -> bool:
+    def _fits(self, course: Course) -> bool:
         """Whether the training loss went on falling after the best validation, to far below it where they compare."""
         before, after = course.train_at_best, course.train_end
         if course.signed:  # a likelihood: nothing is a share of anything
@@ -114,7 +114,7 @@ class Overfitting(Detector):
         far = not course.comparable or after.value <= self.gap * course.end.value
         return (falling or gone) and far
 
-    def _worse(self, course: _Course) -> bool:
+    def _worse(self, course: Course) -> bool:
         """Whether the end is worse than the best, significantly and by as much as matters."""
         rise = course.end.value - course.best.value
         unlearned = not course.comparable or course.share_left(course.best.value) >= 0.5 * self.left
@@ -127,7 +127,7 @@ class Overfitting(Detector):
             and unlearned
         )
 
-    def _stands(self, course: _Course) -> bool:
+    def _stands(self, course: Course) -> bool:
         """Whether nothing was gained for long though much is left, of which the training data show nothing."""
         return (
             course.metric.is_loss
@@ -143,33 +143,33 @@ class Overfitting(Detector):
         values, progress = logged(run, "accuracy")["value"], measured(run)
         if len(values) < self.validations or progress is None or progress.zero is None or progress.zero.scale != 1:
             return None
-        mine = training_accuracy(run)
-        perfect = progress.end.value <= self.perfect * progress.zero.prior or (mine is not None and mine >= 0.99)
-        theirs = scalar(values.tail(3).max())
-        return theirs if perfect and theirs <= 1 - self.apart else None
+        fitted = progress.end.value <= self.perfect * progress.zero.prior or (training_accuracy(run) or 0.0) >= 0.99
+        held_out = scalar(values.tail(3).max())
+        return held_out if fitted and held_out <= 1 - self.apart else None
 
-    def _apart(self, run: Run, theirs: float) -> Finding:
+    def _apart(self, run: Run, held_out: float) -> Finding:
         return Finding(
             code=self.code,
             name=self.name,
             severity=self.severity,
-            message=f"The training data are known by heart, and of the held-out data {percent(theirs)} are predicted.",
+            message="The training data are known by heart, and of the held-out data"
+            f" {percent(held_out)} are classified correctly.",
             confidence=0.7,
             first_step=run.first_step,
             last_step=run.last_step,
-            value=1 - theirs,
+            value=1 - held_out,
             threshold=self.apart,
             unit="share",
             evidence=Evidence(
-                (f"Nothing is left of the training loss, and {percent(1 - theirs)} of the held-out data are wrong.",),
-                ("The accuracy on held-out data did not get worse.",),
+                ("The training loss is next to nothing, or all training data are classified correctly.",),
+                ("No metric of held-out data got worse.",),
             ),
             causes=_CAUSES,
             advice=_ADVICE,
             chart=ChartRef("metrics", "value"),
         )
 
-    def _finding(self, course: _Course, courses: list[_Course]) -> Finding:
+    def _finding(self, course: Course, courses: list[Course]) -> Finding:
         worse, metric = self._worse(course), course.metric
         nothing = course.comparable and course.share_left(course.best.value) > 0.95
         sign = 1 if metric.falls else -1
@@ -224,93 +224,3 @@ _ADVICE = (
     "More data or augmentation; then normalisation layers, weight decay or dropout.",
     "Early stopping and a smaller model last.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Course:
-    """How a metric went, so that less is better, beside the training loss.
-
-    `best`: mean of the lowest stretch of three values; `end`: of the last ones. `since_best`, `since_gain`: share of
-    the steps since the best, and since a value last was significantly better than the end. `reference`: the loss at the
-    start. `comparable`: whether the metric is the training loss on other data, by its name and its size. `signed`:
-    whether losses may be below zero, as those of a density are.
-    """
-
-    metric: Metric
-    start: float
-    best: Mean
-    end: Mean
-    best_step: int
-    last_step: int
-    since_best: float
-    since_gain: float
-    reference: float
-    comparable: bool
-    train_start: float
-    train_at_best: Mean
-    train_end: Mean
-    signed: bool
-
-    @property
-    def lost(self) -> float:
-        """The share of what had been gained at best that is lost at the end."""
-        gained = self.start - self.best.value
-        return (self.end.value - self.best.value) / gained if gained > 0 else math.inf
-
-    def share_left(self, value: float) -> float:
-        """The share of the loss at the start that a value is; 1 where the metric has no zero to compare with."""
-        if not self.metric.falls or self.reference <= 0 or self.signed:
-            return 1.0
-        return value / self.reference
-
-
-def _course(run: Run, metric: Metric) -> _Course | None:
-    """The course of a metric; None where too few training losses stand beside it."""
-    costs, train, progress = metric.costs, losses(run), measured(run)
-    if train.height < 40:
-        return None
-    train_start = progress.start if progress else scalar(train["loss"].head(10).median())
-    train_end = progress.end if progress else batch_mean(train["loss"].tail(max(20, train.height // 10)))
-    values, steps = costs["value"], costs["step"]
-    smooth = values.rolling_median(3, min_samples=1, center=True)
-    best = int(smooth.arg_min() or 0)
-    scatter = _scatter(values)
-    around = values.slice(max(0, best - 1), 3)
-    tail = values.tail(max(3, values.len() // 6))
-    end = Mean(scalar(tail.mean()), scatter / math.sqrt(tail.len()))
-    better = costs.filter(smooth > end.value + max(2 * scatter, 0.05 * abs(end.value)))["step"]
-    first, last = int(train["step"][0]), int(train["step"][-1])
-    span = max(1, last - first)
-    start = float(values[0])
-    comparable = metric.is_loss and train_start > 0 and 0.1 < start / train_start < 3
-    return _Course(
-        metric=metric,
-        start=start,
-        best=Mean(scalar(around.mean()), scatter / math.sqrt(around.len())),
-        end=end,
-        best_step=int(steps[best]),
-        last_step=int(steps[-1]),
-        since_best=(last - int(steps[best])) / span,
-        since_gain=(last - (int(better[-1]) if len(better) else first)) / span,
-        reference=max(start, progress.reference if progress and comparable else start),
-        comparable=comparable,
-        train_start=train_start,
-        train_at_best=_train_around(train, int(steps[best])),
-        train_end=train_end,
-        signed=progress is None,
-    )
-
-
-def _scatter(values: pl.Series) -> float:
-    """Standard deviation of one value around the trend: from second differences of the later half, by the median."""
-    later = values.tail(max(6, values.len() - values.len() // 3))
-    second = (later.diff().diff().abs() * (1.4826 / math.sqrt(6))).drop_nulls()
-    return max(scalar(second.median()), 1e-12)
-
-
-def _train_around(train: pl.DataFrame, step: int) -> Mean:
-    """The mean training loss of a tenth of the run around a step."""
-    width = max(20, train.height // 10)
-    position = int(train["step"].search_sorted(step))
-    begin = max(0, min(position - width // 2, train.height - width))
-    return batch_mean(train["loss"].slice(begin, width))

@@ -68,17 +68,17 @@ class SaturatedUnits(Detector):
             raise NotApplicable(f"fewer than {self.probes} probes cannot show that units stay saturated")
         if not batch_size(run) >= REST:
             raise NotApplicable(f"batches below {REST} samples do not tell saturated units from others")
-        harm = suffering(run, self.learned)
         found = [layer for layer in layers if layer.late >= self.many]
-        flat = [layer for layer in flat_values(run) if min(layer.start, layer.late) >= self.flat]
+        flat = [x for x in flat_values(run) if x.probes >= self.probes and min(x.start, x.late) >= self.flat]
+        harm = suffering(run, self.learned) if found or flat else None
         if found and harm is not None:
             yield self._finding(run, found, "units", harm)
         elif flat:
             yield self._finding(run, flat, "values", harm)
 
     def _finding(self, run: Run, found: list[Stuck], what: Literal["units", "values"], harm: str | None) -> Finding:
-        worst, whole = max(found, key=lambda layer: layer.late), what == "units"
-        born = worst.start >= (self.many if whole else self.flat)
+        worst, threshold = max(found, key=lambda layer: layer.late), self.many if what == "units" else self.flat
+        born = worst.start >= threshold
         names = tuple(layer.layer for layer in found)
         parts = [f"{layer.layer} {percent(layer.start)} to {percent(layer.late)}" for layer in found]
         when = "from the first step on" if born else f"from step {count(worst.since)} on"
@@ -86,13 +86,14 @@ class SaturatedUnits(Detector):
             code=self.code,
             name=self.name,
             severity="warning" if harm is None or "only" in harm else self.severity,
-            message=f"{percent(worst.late)} of the {what} of {worst.layer} are saturated{' for every sample' * whole}"
+            message=f"{percent(worst.late)} of the {what} of {worst.layer} are saturated"
+            f"{' for every sample' if what == 'units' else ''}"
             f" {when} ({plural(len(found), 'layer')} affected){f', and {harm}' if harm else ''}.",
             confidence=0.97 if born and harm else 0.7,
             first_step=run.first_step if born else worst.since,
             last_step=run.last_step,
             value=worst.late,
-            threshold=self.many if whole else self.flat,
+            threshold=threshold,
             unit="share",
             evidence=Evidence(
                 (f"Saturated from the first to the last quarter of the probes: {listed(parts)}.",),
@@ -106,5 +107,5 @@ class SaturatedUnits(Detector):
                 "Divide the learning rate by 3, or warm it up.",
                 "Put a normalisation layer before the activation, or use ReLU or GELU.",
             ),
-            chart=ChartRef("modules", "saturated_share" if whole else "flat_share", names),
+            chart=ChartRef("modules", "saturated_share" if what == "units" else "flat_share", names),
         )

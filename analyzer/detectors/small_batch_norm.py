@@ -47,7 +47,7 @@ class SmallBatchNorm(Detector):
     name: ClassVar[str] = "small-batch-norm"
     severity: ClassVar[Severity] = "warning"
     requires: ClassVar = {"modules": ("normalized_over",)}
-    explains: ClassVar[tuple[str, ...]] = ("LOS001", "CUR001", "STP001", "GRD002")
+    explains: ClassVar[tuple[str, ...]] = ("LOS001", "CUR001", "STP001", "GRD002", "UPD001")
 
     values: int = 8
     """Values a channel."""

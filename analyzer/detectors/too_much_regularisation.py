@@ -27,7 +27,8 @@ class TooMuchRegularisation(Detector):
     Asks for two witnesses. *Underfitting:* less than `learned` of the loss of a model that knows nothing was learned,
     or the predictions of a regression are nearly the same for all samples. *The mechanism:* one of
     *weight decay* that made `decay` of the first steps (decay of the weight over gradient and decay; for AdamW over
-    the update) and shrank the weights below `shrunk` of their first norm;
+    the update) and shrank the weights below `shrunk` of their first norm (if twice as much of both, a warning without
+    the other witness, where the loss does not tell how much is left to learn);
     *a penalty in the loss* that did so without any decay, where the first loss is far above that of uniform
     predictions, or the training loss ended far above the validation loss, or the weights all but vanished; or one whose
     loss fell while predictions stayed the same for all samples and the validation loss where it was; or, a note, terms
@@ -85,6 +86,9 @@ class TooMuchRegularisation(Detector):
         if run.step_count < _STEPS:
             raise NotApplicable(f"fewer than {_STEPS} steps were recorded")
         if not self._underfits(run, progress):
+            crushed = None if progress.zero or run.manifest.mode == "overfit-batch" else self._decayed(run, most=True)
+            if crushed:
+                yield self._finding(run, progress, crushed)
             return
         found = self._decayed(run) or self._penalised(run, progress) or self._dropped(run, progress)
         found = found or self._weighed_down(run)
@@ -97,9 +101,11 @@ class TooMuchRegularisation(Detector):
         enough = self.fitted if run.manifest.mode == "overfit-batch" else self.learned
         return bool(knows_nothing) or (progress.zero is not None and progress.learned < enough)
 
-    def _decayed(self, run: Run) -> _Mechanism | None:
+    def _decayed(self, run: Run, *, most: bool = False) -> _Mechanism | None:
+        """Weight decay that made much of the steps; `most`: nearly all, so that it needs no other witness."""
         share, left = decay_share(run), shrinkage(run)
-        if share < self.decay or not left < self.shrunk:
+        factor = 2 if most else 1
+        if share < factor * self.decay or not left < self.shrunk / factor:
             return None
         decays = listed([number(value) for value in sorted({decay_of(group.options) for group in run.groups} - {0.0})])
         return _Mechanism(
@@ -109,7 +115,7 @@ class TooMuchRegularisation(Detector):
             self.decay,
             ("Weight decay far too large",),
             ("Divide the weight decay by 100, or leave it out until the training data are fitted.",),
-            "error" if left < 0.5 * self.shrunk or share > 2 * self.decay else "warning",
+            "error" if not most and (left < 0.5 * self.shrunk or share > 2 * self.decay) else "warning",
         )
 
     def _penalised(self, run: Run, progress: Progress) -> _Mechanism | None:

@@ -107,7 +107,7 @@ class UnnormalisedInputs(Detector):
         ratio = first_layer(run)
         if (wide or damage or little) and self._reaches(scale, wide, ratio):
             yield self._judged(run, scale, progress, wide, damage)
-        elif self._enormous(scale) and not (progress.zero and did_well(progress)):  # else the start tells little
+        elif self._enormous(scale) and not (progress.zero and did_well(progress)):  # of other losses it tells little
             yield self._as_collected(run, scale)
 
     def _scale(self, run: Run) -> _Scale | None:
@@ -135,24 +135,25 @@ class UnnormalisedInputs(Detector):
         return ratio is not None and ratio > self.outlier
 
     def _enormous(self, scale: _Scale) -> bool:
-        return scale.kind == "too large" and scale.size > self.enormous
+        return scale.size > self.enormous
 
     def _as_collected(self, run: Run, scale: _Scale) -> Finding:
         """What no network is given on purpose, whatever the loss tells of it."""
         evidence = self._evidence(run, scale, first_layer(run))
         evidence = replace(evidence, opposing=(*evidence.opposing, "The loss does not tell what it costs."))
-        return self._finding(run, scale, "the model does not normalise them", "warning", 0.6, evidence)
+        found = self._finding(run, scale, "the model does not normalise them", "warning", 0.6, evidence)
+        return replace(found, threshold=self.enormous)
 
     def _broken(self, run: Run, scale: _Scale) -> Iterator[Finding]:
-        """A finding where nothing can be measured because hardly a loss was finite."""
+        """A finding where nothing can be measured: hardly a loss was finite, or some are negative."""
         step = broken(run)
-        if step is None and not self._enormous(scale):
-            raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
-        if step is None:
-            yield self._as_collected(run, scale)
-        elif scale.kind == "too large":
+        if step is not None and scale.kind == "too large":
             outcome = f"the loss or a gradient is not finite from step {count(step)} on"
             yield self._finding(run, scale, outcome, "error", 0.8, self._evidence(run, scale, first_layer(run)))
+        elif step is None and self._enormous(scale):
+            yield self._as_collected(run, scale)
+        elif step is None:
+            raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
 
     def _judged(
         self, run: Run, scale: _Scale, progress: Progress, wide: WideStart | None, damage: Harm | None

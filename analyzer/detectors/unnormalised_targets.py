@@ -56,6 +56,7 @@ class UnnormalisedTargets(Detector):
     away from that of the targets by a quarter of their range; or it took more than a tenth of the run to get there; or
     the spread of the predictions is below half of the range, and still grows; or the loss was thrown off for good; or a
     step among the first ten was larger than the weights themselves, and less than 95 % of the loss was learned away.
+    Targets below a tenth, with first predictions that are far beyond them, are worth a warning.
     Only predictions and targets are compared, so that the units of the loss do not matter. Beside terms that are
     negative now and then the errors are those of a critic, whose targets are returns: then it is a note.
 
@@ -69,6 +70,7 @@ class UnnormalisedTargets(Detector):
 
     ## Options
     - `size` (20, magnitude of the targets): standardised targets stay below 5, those with outliers below 13.
+    - `least` (0.1, magnitude of the targets): smaller ones, beside first predictions that are `factor` times as large.
     - `factor` (5, times the first predictions).
     - `off` (0.25, share of the range of the targets).
     - `share` (0.1, share of the run): calibrated, standardised targets are reached within the first steps.
@@ -84,13 +86,15 @@ class UnnormalisedTargets(Detector):
     requires: ClassVar = {"steps": ("loss", *_COLUMNS)}
     explains: ClassVar[tuple[str, ...]] = (
         "NUM001", "LOS001", "LOS002", "LOS003", "LOS004", "STP001", "STP002", "STP005", "GRD001", "GRD002", "UPD001",
-        "ACT001", "ACT002", "CUR001",
+        "UPD004", "ACT001", "ACT002", "CUR001",
     )  # fmt: skip
 
     size: float = 20.0
     """Magnitude of the targets."""
+    least: float = 0.1
+    """Magnitude of the targets."""
     factor: float = 5.0
-    """Magnitude of the targets over that of the first predictions."""
+    """Magnitude of the targets over that of the first predictions, or the reverse."""
     off: float = 0.25
     """Share of the range of the targets."""
     share: float = 0.1
@@ -112,6 +116,10 @@ class UnnormalisedTargets(Detector):
         progress, phase, broke = measured(run), phases(run), broken(run)
         if progress is None and broke is None and not without_floor(run):
             raise NotApplicable("the loss takes negative values, or fewer than two steps have a finite one")
+        if 0 < fit.size < self.least and fit.first > self.factor * fit.size:
+            outcome = "the run began by shrinking its predictions to that"
+            yield self._finding(run, fit, outcome, self.least, lasting=False)
+            return
         if fit.size <= self.size or fit.size <= self.factor * fit.first:
             return
         if fit.moving:
@@ -121,7 +129,8 @@ class UnnormalisedTargets(Detector):
         if not outcome and progress and progress.learned < 0.95:
             outcome = self._stride(run)
         if outcome:
-            yield self._finding(run, fit, outcome, lasting=not outcome.startswith(("it took", "the first steps")))
+            lasting = not outcome.startswith(("it took", "the first steps"))
+            yield self._finding(run, fit, outcome, self.size, lasting=lasting)
 
     def _outcome(self, run: Run, fit: _Fit, damage: Harm | None, broke: int | None) -> str:
         """What became of the training, in words; "" if it did not suffer."""
@@ -146,7 +155,7 @@ class UnnormalisedTargets(Detector):
             return ""
         return f"the first steps moved the median layer by up to {percent(ratio)} of its norm"
 
-    def _finding(self, run: Run, fit: _Fit, outcome: str, *, lasting: bool) -> Finding:
+    def _finding(self, run: Run, fit: _Fit, outcome: str, threshold: float, *, lasting: bool) -> Finding:
         return Finding(
             code=self.code,
             name=self.name,
@@ -157,7 +166,7 @@ class UnnormalisedTargets(Detector):
             first_step=run.first_step,
             last_step=run.last_step if fit.way is None else fit.way,
             value=fit.size,
-            threshold=self.size,
+            threshold=threshold,
             evidence=_evidence(run, fit, self.off),
             causes=("Targets in their own units, not standardised",),
             advice=(

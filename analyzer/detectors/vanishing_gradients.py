@@ -57,7 +57,7 @@ class VanishingGradients(Detector):
     name: ClassVar[str] = "vanishing-gradients"
     severity: ClassVar[Severity] = "error"
     requires: ClassVar = {"steps": ("loss",), "layers": ("grad_norm", "param_norm")}
-    explains: ClassVar[tuple[str, ...]] = ("LOS001", "STP002", "ACT001", "ACT002")
+    explains: ClassVar[tuple[str, ...]] = ("LOS001", "STP002", "ACT001", "ACT002", "UPD001")
 
     decades: float = 3.0
     """Decades (powers of ten) between the last and the first layers."""

@@ -39,7 +39,7 @@ class WideInitialisation(Detector):
     ## Options
     - `loss_ratio` (3, times the loss of uniform predictions): calibrated. Healthy trainings began at 0.95 to 2.3. Two
       is enough where the largest gradient of a weight is 150 times that of the last bias (healthy: up to 20).
-    - `spread_ratio` (5, times the spread of the targets, regression): calibrated. Healthy trainings stayed below 1.
+    - `spread_ratio` (7, times the spread of the targets, regression): calibrated. Healthy trainings stayed below 6.5.
     - `widest_logits` (20, largest less smallest logit): decides where the loss was scaled, so that its level says
       nothing. Calibrated, healthy trainings began with 0.2 to 14.
     - `gain` (8, output over input by root mean square, and as many times that of another layer): calibrated. The widest
@@ -59,7 +59,7 @@ class WideInitialisation(Detector):
 
     loss_ratio: float = 3.0
     """Times the loss of uniform predictions."""
-    spread_ratio: float = 5.0
+    spread_ratio: float = 7.0
     """Times the spread of the targets."""
     widest_logits: float = 20.0
     """Largest less smallest logit."""

@@ -54,6 +54,8 @@ class WrongLabels(Detector):
     - `little` (0.03, the same, where no individual gradients were recorded): noisy data had 0.1 at the least.
     - `gap` (0.2, accuracy on validation less accuracy on training data): calibrated. 35 % wrong labels make 0.3, batch
       norm and small augmentation less than 0.1.
+    - `skew` (0.25, share of the loss that knows nothing): a validation loss that is above it by more, with an accuracy
+      of twice chance, is one of data in which the classes are of another frequency.
     - `signal` (-0.35, early-stopping evidence over the first 50 probes): 0 for noise; calibrated, labels that belong to
       their inputs had -0.5 to -6, random and shifted ones -0.05 to -0.15.
 
@@ -78,6 +80,8 @@ class WrongLabels(Detector):
     """Share of the zero-information loss."""
     gap: float = 0.2
     """Accuracy."""
+    skew: float = 0.25
+    """Share of the zero-information loss."""
     signal: float = -0.35
     """Early-stopping evidence."""
 
@@ -132,8 +136,9 @@ class WrongLabels(Detector):
         useless = elsewhere < min(self.margin * zero.prior, 0.25 * gained) and best_accuracy < most + 0.1
         if not (falls and useless) or (progress.learned > 0.5 and has_batch_norm(run)):
             return None
-        if best > 1.25 * zero.prior and len(accuracies) and best_accuracy > 2 / len(shares(class_table(run))):
-            return None  # more than chance, of data in which the classes are of another frequency
+        above_chance = len(accuracies) > 0 and best_accuracy > 2 / len(shares(class_table(run)))
+        if above_chance and best > (1 + self.skew) * zero.prior:
+            return None
         fell = f"The training loss fell to {number(progress.end.value)}, below the {number(zero.prior)} of a model that"
         told = [f"{fell} knows nothing; the validation loss never was lower than {number(best)}."]
         if len(accuracies):

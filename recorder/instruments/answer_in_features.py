@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,8 +22,8 @@ LEVELS = 64
 """Classes that are told apart; with more of them there are few samples of each."""
 ENTRIES = 1 << 20
 """Features times classes."""
-PROBES = 100
-"""Probes that are taken in: more samples prove no more."""
+BATCHES = 100
+"""Micro-batches that are taken in: more samples prove no more."""
 
 
 class AnswerInFeatures(Instrument):
@@ -35,24 +34,24 @@ class AnswerInFeatures(Instrument):
     """
 
     name = "answer-in-features"
-    columns = (STEPS["copied_share"], STEPS["copied_feature"])
+    columns = (STEPS["copied_share"], STEPS["copied_feature"], STEPS["copied_samples"])
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._sums: Sums | None = None
-        self._probes = 0
+        self._batches = 0
 
     def after_backward(self, step: Step) -> None:
         """Take in a micro-batch."""
         micro = step.micro_batches[-1]
-        if micro.again or self._probes >= PROBES:
+        if micro.again or self._batches >= BATCHES:
             return
         features = features_of(micro)
         levels = None if features is None else levels_of(micro, len(features))
         if features is None or levels is None or levels.shape[1] * features.shape[1] > ENTRIES:
             self.explain("no target of one class or one number a sample, or none or too many features in the input")
             return
-        self._probes += 1
+        self._batches += 1
         sums = self._sums
         if sums is None or sums.shape != (levels.shape[1], features.shape[1]):
             sums = self._sums = Sums(levels, features)
@@ -60,12 +59,13 @@ class AnswerInFeatures(Instrument):
         share, position = sums.explained().max(0)
         step.put("copied_share", share)
         step.put("copied_feature", position.to(share.dtype))
+        step.put("copied_samples", sums.count.clone())
 
 
 class Sums:
     """Sums over samples of features, targets and their products, about a first guess of their means.
 
-    Of classes the levels are their indicators, of a number it is the number itself.
+    Of classes the levels are their indicators, of a number it is the number itself. `count`: the samples, 0-d.
     """
 
     def __init__(self, levels: Tensor, features: Tensor) -> None:
@@ -73,7 +73,7 @@ class Sums:
         self._classes = levels.shape[1] > 1
         self._level = torch.zeros_like(levels[0]) if self._classes else levels.mean(0)
         self._feature = features.mean(0)
-        self._count, self._levels = features.new_zeros(()), levels.new_zeros(levels.shape[1])
+        self.count, self._levels = features.new_zeros(()), levels.new_zeros(levels.shape[1])
         self._squared_levels = levels.new_zeros(levels.shape[1])
         self._features, self._squares = torch.zeros_like(self._feature), torch.zeros_like(self._feature)
         self._products = features.new_zeros(self.shape)
@@ -82,7 +82,7 @@ class Sums:
         """Take in levels (samples, levels) and features (samples, features); samples of no class are left out."""
         counted = levels.sum(1, keepdim=True) if self._classes else torch.ones_like(levels)
         levels, features = levels - self._level, (features - self._feature) * counted
-        self._count += counted.sum()
+        self.count += counted.sum()
         self._levels += levels.sum(0)
         self._squared_levels += levels.square().sum(0)
         self._features += features.sum(0)
@@ -90,15 +90,18 @@ class Sums:
         self._products += levels.T @ features
 
     def explained(self) -> Tensor:
-        """Share of the variance of each feature that the target explains (features,); 0 where it does not vary."""
-        total = self._squares - self._features.square() / self._count
+        """Share of the variance of each feature that the target explains (features,); 0 where it does not vary.
+
+        A target that was not finite makes all of them NaN.
+        """
+        total = self._squares - self._features.square() / self.count
         varies = total > 1e-12 * self._squares.amax().clamp_min(torch.finfo(total.dtype).tiny)
         if self._classes:
             between = (self._products.square() / self._levels.clamp(min=1)[:, None]).sum(0)
-            between = between - self._features.square() / self._count
+            between = between - self._features.square() / self.count
         else:
-            products = self._products[0] - self._features * self._levels[0] / self._count
-            spread = self._squared_levels[0] - self._levels[0].square() / self._count
+            products = self._products[0] - self._features * self._levels[0] / self.count
+            spread = self._squared_levels[0] - self._levels[0].square() / self.count
             between = products.square() / spread.clamp_min(torch.finfo(total.dtype).tiny)
         return (between / total.where(varies, 1.0)).where(varies, 0.0).clamp(0, 1)
 
@@ -106,13 +109,15 @@ class Sums:
 def features_of(micro: MicroBatch) -> Tensor | None:
     """All inputs of the samples, flattened (samples, features), in double precision where the device has it.
 
-    None if there are none, only one, or too many; or if a value is no number.
+    Values that are not finite count as 0. A target that the model is given as well, to make the loss itself, is no
+    feature. None if there are no features, only one, or too many.
     """
-    samples = micro.samples
+    samples, target = micro.samples, micro.target
     found = []
     for given in micro.inputs:
         dense = given.layout == torch.strided and not given.is_nested and not given.is_complex()
-        if dense and samples and given.dim() and len(given) == samples and given.numel():
+        own = target is not None and given.data_ptr() == target.data_ptr()
+        if dense and not own and samples and given.dim() and len(given) == samples and given.numel():
             found.append(given.detach().reshape(samples, -1))
     if not samples or not found or not 1 < sum(x.shape[1] for x in found) <= FEATURES:
         return None
@@ -132,9 +137,8 @@ def levels_of(micro: MicroBatch, samples: int) -> Tensor | None:
             return None
         valid = (labels >= 0) & (labels < classes)
         one_hot = torch.zeros(samples, classes + 1, dtype=precision, device=target.device)
-        index = labels.where(valid, classes).reshape(samples, 1)
+        index = labels.long().where(valid, classes).reshape(samples, 1)
         return one_hot.scatter_(1, index, 1.0)[:, :classes]
     if not target.is_floating_point():
         return None
-    values = target.reshape(samples, 1).to(precision)
-    return values.where(values.isfinite(), math.nan)
+    return target.detach().reshape(samples, 1).to(precision)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,33 +9,33 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..alignment import Alignment, alignments, by_position, equal_share
+from ..call import time_first
 from ..output_hooks import OutputHooks
 from ..schema import STEPS
 from ..unnoticed import unnoticed
 from .base import Instrument
-from .loss_input import class_dim, holds_classes
+from .sample_mixing import share_beyond
 
 if TYPE_CHECKING:
     from ..context import Context
-    from ..step import Step
+    from ..losses import LossCall
+    from ..step import MicroBatch, Step
 
-SHORTEST = 4
-"""Positions of the shortest sequence that is looked at."""
-TARGETS = 64
-"""Targets in a batch; of fewer, some may equal inputs by chance."""
 CALLS = 32
 """Calls of layers that are kept; what the model is given goes into the first ones."""
 LOOKS = (0, 50)
 """Probes at which it looks: a branch that starts at zero passes nothing on at first."""
-_COLUMNS = ("sequence_here", "sequence_next", "sequence_later")
+_COLUMNS = ("sequence_here", "sequence_next", "sequence_later", "sequence_mixing")
 
 
 class AnswerInSequence(Instrument):
-    """Compares targets with inputs by position, and differentiates an output in what was made of later inputs.
+    """Compares targets with inputs by position, and differentiates an output in what was made of the input.
 
-    Twice a run: it is the program that shifts and masks, not a batch. Batch norms in training mode look at all
-    positions on purpose: with them only the comparison is made. (Karpathy, A recipe for training neural networks, 2019:
-    use backprop to chart dependencies.)
+    Of the gradient of one position of one sample nothing should fall on later positions, where they hold the target,
+    nor on other samples. Twice a run: it is the program that shifts and masks, not a batch. Batch norms in training
+    mode look at all positions on purpose: with them only the comparison is made. What is mixed within the very first
+    layer is not seen. (Karpathy, A recipe for training neural networks, 2019: use backprop to chart dependencies.)
     """
 
     name = "answer-in-sequence"
@@ -48,6 +47,7 @@ class AnswerInSequence(Instrument):
         self._calls: list[_Call] = []
         self._looks = False
         self._probes = 0
+        self._by_time = any(time_first(module) for module in context.model.modules())
         if not context.hooks:
             self.explain("compiled")
 
@@ -62,24 +62,11 @@ class AnswerInSequence(Instrument):
                     self._hooks.place_with_input(module, self._note)
 
     def before_backward(self, step: Step) -> None:
-        """The forward pass is over, and its graph is there."""
-        if not self._looks or step.described is None:
-            return
-        target, graphs = step.described.target, [call.arguments for call in step.loss_calls]
-        prediction = next((v for v in graphs[-1].values() if isinstance(v, Tensor)), None) if graphs else None
-        if target is None or prediction is None or len(graphs) > 1:
-            self.explain("no loss, or more than one, was seen comparing a prediction with a target")
-            return
-        ignored = step.described.ignore_index
-        name = step.described.loss_name
-        found = [self._compared(one, prediction, name, ignored) for one in alignments(step.described.inputs, target)]
-        if not found:
-            self.explain("the targets are no sequences in step with an input")
-            return
-        table = torch.stack([torch.stack(row) for row in found])
-        best = table.index_select(0, table[:, :2].amax(1).argmax(0, keepdim=True)).squeeze(0)
-        for column, value in zip(_COLUMNS, best, strict=True):
-            step.put(column, value)
+        """The forward pass of the first micro-batch is over, and its graph is there."""
+        if self._looks:
+            self._look(step)
+            self._looks, self._calls = False, []
+            self._hooks.remove()
 
     def leave(self, step: Step) -> None:
         self._hooks.remove()
@@ -92,132 +79,93 @@ class AnswerInSequence(Instrument):
     def _note(self, _module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
         differentiable = isinstance(output, Tensor) and output.requires_grad
         if differentiable and given and isinstance(given[0], Tensor) and len(self._calls) < CALLS:
-            self._calls.append(_Call(given[0].data_ptr(), tuple(given[0].shape), output))
+            self._calls.append(_Call(given[0].data_ptr(), given[0].shape, given[0].stride(), output))
 
-    def _compared(
-        self, one: Alignment, prediction: Tensor, name: str | None, ignored: int | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Shares of the targets that are in the input here and at the next position, and of the gradient later on."""
-        here, following = equal_share(one, 0, ignored), equal_share(one, 1, ignored)
+    def _look(self, step: Step) -> None:
+        batch, calls = step.micro_batch, step.loss_calls
+        if batch is None or batch.target is None or len(calls) != 1:
+            self.explain("no loss, or more than one, was seen comparing a prediction with a target")
+            return
+        aligned = alignments(batch.inputs, batch.target, by_time=self._by_time)
+        found = [torch.stack(self._compared(one, batch, calls[0])) for one in aligned]
+        if not found:
+            self.explain("the targets are no sequences in step with an input")
+            return
+        table = torch.stack(found)
+        order = torch.arange(len(found), device=table.device)  # of equals the first: positions are mostly second
+        best = table.index_select(0, (table[:, :2].amax(1) - 1e-6 * order).argmax(0, keepdim=True)).squeeze(0)
+        for column, value in zip(_COLUMNS, best, strict=True):
+            step.put(column, value)
+
+    def _compared(self, one: Alignment, batch: MicroBatch, call: LossCall) -> list[Tensor]:
+        """Shares of the targets that are in the input here and at the next position, and of the gradient elsewhere."""
+        here, following = equal_share(one, 0, batch.ignore_index), equal_share(one, 1, batch.ignore_index)
         try:
-            later = self._later(one, prediction, name)
+            elsewhere = self._elsewhere(one, call)
         except RuntimeError as error:  # hooks that would be called, a graph that is gone
-            self.context.explain(("steps.sequence_later",), str(error))
-            later = None
-        return here, following, torch.full_like(here, torch.nan) if later is None else later.to(here.dtype)
+            self._unknown(str(error))
+            elsewhere = None
+        unknown = torch.full_like(here, torch.nan)
+        return [here, following, *(elsewhere or (unknown, unknown))]
 
-    def _later(self, one: Alignment, prediction: Tensor, name: str | None) -> Tensor | None:
-        """Share of the gradient of the output before the middle that falls on inputs from the middle on, 0-d."""
+    def _elsewhere(self, one: Alignment, call: LossCall) -> tuple[Tensor, Tensor] | None:
+        """Shares of the gradient of one output on later positions, and on other samples, each 0-d.
+
+        The output is that of the last sample at the position before the middle.
+        """
         if any(isinstance(module, _BatchNorm) and module.training for module in self.context.model.modules()):
-            self.context.explain(("steps.sequence_later",), "batch norms look at all positions on purpose")
+            self._unknown("batch norms look at all positions on purpose")
             return None
-        outputs = by_position(prediction, one, name)
-        first = next((found for call in self._calls if (found := call.of(one)) is not None), None)
+        outputs = None if call.output is None else by_position(call.output, one, call.name)
+        first = next((found for kept in self._calls if (found := kept.of(one)) is not None), None)
         if outputs is None or first is None:
+            self._unknown("no layer was seen that is given the input")
             return None
-        made, dim = first
+        made, position_dim, sample_dim = first
         middle = one.length // 2
-        before = outputs.narrow(one.dim, middle - 1, 1).float()
-        unequal = torch.linspace(1, 2, before.shape[-1], device=before.device)  # sums over classes may be constant
-        with unnoticed(self.context.model, before.device), torch._C.DisableTorchFunction():
-            (gradient,) = torch.autograd.grad((before * unequal).sum(), made, retain_graph=True, allow_unused=True)
+        output = outputs.narrow(one.dim, middle - 1, 1).narrow(1 - one.dim, outputs.shape[1 - one.dim] - 1, 1).float()
+        unequal = torch.linspace(1, 2, output.shape[-1], device=output.device)  # sums over classes may be constant
+        with unnoticed(self.context.model, output.device), torch._C.DisableTorchFunction():
+            (gradient,) = torch.autograd.grad((output * unequal).sum(), made, retain_graph=True, allow_unused=True)
         if gradient is None:
+            self._unknown("the output does not depend on the layer that is given the input")
             return None
-        return share_from(gradient, dim, middle)
+        last = gradient.shape[sample_dim] - 1
+        return share_beyond(gradient, position_dim, slice(0, middle)), share_beyond(
+            gradient, sample_dim, slice(last, None)
+        )
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Alignment:
-    """An input of the model and the targets in step with it: both (samples, positions, ...), or positions first.
-
-    `dim`: the dimension of the positions. `length`: positions that have a target. `given`: the input as it came.
-    """
-
-    given: Tensor
-    values: Tensor
-    target: Tensor
-    dim: int
-
-    @property
-    def length(self) -> int:
-        return self.target.shape[self.dim]
+    def _unknown(self, reason: str) -> None:
+        self.context.explain(("steps.sequence_later", "steps.sequence_mixing"), reason)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Call:
-    """What a layer was given, by its memory and shape, and what it made of it."""
+    """What a layer was given, by its memory, shape and strides, and what it made of it."""
 
     pointer: int
-    shape: tuple[int, ...]
+    shape: torch.Size
+    strides: tuple[int, ...]
     output: Tensor
 
-    def of(self, one: Alignment) -> tuple[Tensor, int] | None:
-        """The output and its dimension of positions, if it is the input of the alignment that was given."""
+    def of(self, one: Alignment) -> tuple[Tensor, int, int] | None:
+        """The output, its dimensions of positions and of samples, if the layer was given the input of the alignment.
+
+        A view keeps the strides of the dimensions that it moves.
+        """
         if self.pointer != one.given.data_ptr():
             return None
-        lengths = (one.given.shape[one.dim], one.given.shape[one.dim] - 1)  # the last may be cut off inside
-        same = self.shape[:2] == tuple(one.given.shape[:2])
-        order = (one.dim, 1 - one.dim, *range(2, len(self.shape))) if same else range(len(self.shape))
-        for dim in order:
-            fits = dim < self.output.dim() and self.shape[dim] in lengths and self.output.shape[dim] == self.shape[dim]
-            if fits and (same or dim > 0 or one.dim == 1):
-                return self.output, dim
+        positions, samples = self._place(one, one.dim, cut=True), self._place(one, 1 - one.dim, cut=False)
+        if positions is None or samples is None or positions == samples:
+            return None
+        return self.output, positions, samples
+
+    def _place(self, one: Alignment, dim: int, *, cut: bool) -> int | None:
+        """Where a dimension of the input is in what the layer was given, and made. The last position may be cut off."""
+        length, stride = one.given.shape[dim], one.given.stride(dim)
+        lengths = (length, length - 1) if cut else (length,)
+        for place, size in enumerate(self.shape):
+            kept = place < self.output.dim() and self.output.shape[place] == size
+            if kept and size in lengths and self.strides[place] == stride:
+                return place
         return None
-
-
-def alignments(inputs: tuple[Tensor, ...], target: Tensor) -> Iterator[Alignment]:
-    """The inputs that targets may be in step with, each with positions second, and first."""
-    for given in inputs:
-        values = as_values(given, target)
-        if values is None or values.numel() < TARGETS:
-            continue
-        for dim in (1, 0):
-            for cut in (0, 1):
-                shape = list(values.shape)
-                shape[dim] -= cut
-                flat = target.dim() == 1 and holds_classes(target)
-                if shape[dim] < SHORTEST or target.numel() != values.numel() // values.shape[dim] * shape[dim]:
-                    continue
-                if flat or list(target.shape[:2]) == shape[:2]:
-                    yield Alignment(given, values, target.reshape(shape), dim)
-
-
-def as_values(given: Tensor, target: Tensor) -> Tensor | None:
-    """The input in the form of the target: classes of one-hot vectors, a single feature without its dimension."""
-    if given.layout != torch.strided or given.is_nested or given.dim() < 2 or given.dtype == torch.bool:
-        return None
-    if holds_classes(target) and given.is_floating_point() and given.dim() == 3:
-        return given.argmax(-1)
-    dims = (2,) if holds_classes(target) else (2, 3)
-    return given if given.dim() in dims and (holds_classes(target) or given.is_floating_point()) else None
-
-
-def equal_share(one: Alignment, lag: int, ignored: int | None) -> Tensor:
-    """Share of the targets that equal the input `lag` positions further on, 0-d, in float32."""
-    count = min(one.length, one.values.shape[one.dim] - lag)
-    target = one.target.narrow(one.dim, 0, count)
-    values = one.values.narrow(one.dim, lag, count)
-    if not target.is_floating_point():
-        counted = (target >= 0) & (target != (-1 if ignored is None else ignored))
-        return ((values == target) & counted).sum() / counted.sum().clamp(min=1)
-    near = (values - target).abs() <= 1e-5 * target.abs().amax()
-    return near.float().mean()
-
-
-def by_position(prediction: Tensor, one: Alignment, name: str | None) -> Tensor | None:
-    """The prediction as (samples, positions, outputs), or positions first; None if not in step with the target."""
-    lead = one.target.shape[:2]
-    dim = class_dim(prediction, one.target, name)
-    if dim is not None and dim != prediction.dim() - 1:
-        prediction = prediction.movedim(dim, -1)
-    if prediction.numel() % lead.numel() or prediction.numel() == 0:
-        return None
-    in_step = prediction.shape[:2] == lead or prediction.shape[0] == lead.numel()
-    return prediction.reshape(*lead, -1) if in_step else None
-
-
-def share_from(gradient: Tensor, dim: int, first: int) -> Tensor:
-    """Share of a gradient, by its norm, at positions from `first` on along a dimension, 0-d."""
-    squares = gradient.detach().float().square()
-    later = squares.narrow(dim, first, squares.shape[dim] - first).sum()
-    return (later / squares.sum().clamp_min(torch.finfo(squares.dtype).tiny)).sqrt()

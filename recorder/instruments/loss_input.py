@@ -146,6 +146,7 @@ def merged(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[st
 def described(micro: MicroBatch) -> dict[str, Any]:
     """Detail of a `loss-input` event."""
     detail: dict[str, Any] = {"loss": micro.loss_name, "weighted": micro.weighted}
+    detail["label_smoothing"] = micro.label_smoothing
     for name, tensor in (("prediction", micro.prediction), ("target", micro.target)):
         detail[f"{name}_shape"] = None if tensor is None else list(tensor.shape)
         detail[f"{name}_dtype"] = None if tensor is None else str(tensor.dtype).removeprefix("torch.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -39,7 +40,6 @@ class SampleMixing(Instrument):
         self._hooks = OutputHooks()
         self._first: Tensor | None = None
         self._output: Tensor | None = None
-        self._share: Tensor | None = None
         self._looked = not context.hooks
         self._probes = 0
         if not context.hooks:
@@ -67,7 +67,8 @@ class SampleMixing(Instrument):
                 self.explain("no layer with parameters was called within the model's forward, with one tensor returned")
             return
         self._looked = True
-        reason = _obstacle(self.context.model, first, output)
+        inputs = step.micro_batch.inputs if step.micro_batch else ()
+        reason = _obstacle(self.context.model, inputs, first, output)
         if reason:
             self.explain(reason)
             return
@@ -80,17 +81,7 @@ class SampleMixing(Instrument):
         if found is None:
             self.explain("the output does not depend on the layer that is called first")
         else:
-            self._share = mixed(found)
-
-    def after_backward(self, step: Step) -> None:
-        """What the model was given is known now."""
-        share, output, self._share = self._share, self._output, None
-        if share is None or output is None:
-            return
-        if any(related(tensor, len(output)) for tensor in step.micro_batches[-1].inputs):
-            self.explain("the model is given what relates the samples to each other")
-        else:
-            step.put("mixing_share", share)
+            step.put("mixing_share", share_beyond(found, 0, slice(len(found) - 1, None)))
 
     def leave(self, step: Step) -> None:
         self._hooks.remove()
@@ -113,10 +104,13 @@ def _differentiated(output: object) -> bool:
     return isinstance(output, Tensor) and output.requires_grad
 
 
-def mixed(gradient: Tensor) -> Tensor:
-    """Share of a gradient (samples, ...) of the last sample's output that falls on other samples, by its norm."""
-    squares = gradient.detach().float().flatten(1).square().sum(1)
-    return (squares[:-1].sum() / squares.sum().clamp_min(torch.finfo(squares.dtype).tiny)).sqrt()
+def share_beyond(gradient: Tensor, dim: int, own: slice) -> Tensor:
+    """Share of a gradient, by its norm, that falls on other entries along a dimension than its `own`, 0-d."""
+    gradient = torch.view_as_real(gradient) if gradient.is_complex() else gradient
+    squares = gradient.detach().float().square().movedim(dim, 0).flatten(1).sum(1)
+    beyond = squares.clone()
+    beyond[own] = 0
+    return (beyond.sum() / squares.sum().clamp_min(torch.finfo(squares.dtype).tiny)).sqrt()
 
 
 def related(tensor: Tensor, samples: int) -> bool:
@@ -126,7 +120,7 @@ def related(tensor: Tensor, samples: int) -> bool:
     return tensor.layout != torch.strided or pairs or edges
 
 
-def _obstacle(model: nn.Module, first: Tensor, output: Tensor) -> str:
+def _obstacle(model: nn.Module, inputs: Sequence[Tensor], first: Tensor, output: Tensor) -> str:
     """Why nothing can be said; empty if something can."""
     samples = output.shape[0] if output.dim() else 0
     if samples < 2 or first.dim() < 2 or first.shape[0] != samples:
@@ -138,4 +132,6 @@ def _obstacle(model: nn.Module, first: Tensor, output: Tensor) -> str:
         return "batch norms mix the samples of a batch on purpose"
     if any(related(buffer, samples) for buffer in model.buffers()):
         return "the model holds a matrix that relates the samples to each other"
+    if any(related(tensor, samples) for tensor in inputs):
+        return "the model is given what relates the samples to each other"
     return ""

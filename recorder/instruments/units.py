@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..activations import ACTIVATIONS, Range
+from ..activations import ACTIVATION_FUNCTIONS, ACTIVATIONS, Bounds
 from ..context import Context
+from ..hooks import watched
 from ..output_hooks import OutputHooks
 from ..precision import widest
 from ..schema import MODULES
@@ -38,16 +41,14 @@ class Units(Instrument):
         self._layer, self._channels = "", False
 
     def begin(self, step: Step) -> None:
-        model, channels = self.context.model, False
-        self._hooks.place_before(model, self._listen)
-        for name, module in model.named_modules():
+        self._hooks.place_before(self.context.model, self._enter)
+        for name, module in self.context.model.named_modules():
             if type(module) in ACTIVATIONS:
                 self._hooks.place_before(module, self._ignore)  # the function that it calls
-                self._hooks.place(module, partial(self._note_module, name, channels))
+                self._hooks.place(module, partial(self._note_module, name))
             elif module._parameters:
-                channels = isinstance(module, _OVER_CHANNELS)
-                self._hooks.place(module, partial(self._note_layer, name, channels))
-        self._hooks.place(model, lambda *_: self._ignore())
+                self._hooks.place(module, partial(self._note_layer, name))
+        self._hooks.place(self.context.model, lambda *_: self._ignore())
 
     def before_update(self, step: Step) -> None:
         """A row for each activation; a unit counts as stuck only if it was in every call of the step."""
@@ -65,27 +66,35 @@ class Units(Instrument):
         self._seen = {}
         self._hooks.close()
 
+    def _enter(self) -> None:
+        """The model's forward begins: no layer was called yet. What the loss calls later is no activation."""
+        self._layer, self._channels = "", False
+        self._listen()
+
     def _listen(self) -> None:
-        """What the model calls is an activation; what the loss calls is none."""
-        self.context.heard = self._note_function
+        self.context.on_call = self._note_function
 
     def _ignore(self) -> None:
-        self.context.heard = None
+        self.context.on_call = None
 
-    def _note_layer(self, name: str, channels: bool, _module: nn.Module, _output: object) -> None:
-        self._layer, self._channels = name, channels
+    def _note_layer(self, name: str, module: nn.Module, _output: object) -> None:
+        self._layer, self._channels = name, isinstance(module, _OVER_CHANNELS)
 
-    def _note_function(self, reach: Range, output: Tensor) -> None:
-        with self._hooks.looking():
-            self._note(f"{self._layer} ({reach.name})" if self._layer else reach.name, reach, self._channels, output)
+    def _note_function(self, function: Callable[..., Any], output: object) -> None:
+        bounds = ACTIVATION_FUNCTIONS.get(function)
+        if bounds is None or not isinstance(output, Tensor) or not watched():
+            return
+        with self._hooks.guarded():
+            if not torch._C._functorch.is_functorch_wrapped_tensor(output):  # mapped over samples: no value to see
+                self._note(f"{self._layer} ({bounds.name})" if self._layer else bounds.name, bounds, output)
 
-    def _note_module(self, name: str, channels: bool, module: nn.Module, output: Tensor) -> None:
+    def _note_module(self, name: str, module: nn.Module, output: Tensor) -> None:
         self._listen()
-        self._note(name, ACTIVATIONS[type(module)], channels, output)
+        self._note(name, ACTIVATIONS[type(module)], output)
 
-    def _note(self, name: str, reach: Range, channels: bool, output: Tensor) -> None:
+    def _note(self, name: str, bounds: Bounds, output: Tensor) -> None:
         if output.numel():
-            found, before = stuck(output, reach, channels), self._seen.get(name)
+            found, before = stuck(output, bounds, self._channels), self._seen.get(name)
             self._seen[name] = found if before is None or len(before.dead) != len(found.dead) else before & found
 
 
@@ -93,7 +102,7 @@ class Units(Instrument):
 class Stuck:
     """Whether each unit (units,) is dead, and is saturated, on all samples.
 
-    `flat`: how many of the `values` are at a flat end, 0-d; None of activations that have none.
+    `flat`: how many of the `values` are at a flat end, 0-d; None where the lower end is dead (ReLU, ReLU6).
     """
 
     dead: Tensor
@@ -112,8 +121,8 @@ def share(flags: Tensor) -> Tensor:
     return flags.to(widest(flags.device)).mean()
 
 
-def stuck(output: Tensor, reach: Range, channels: bool = False) -> Stuck:
-    """Which units are stuck.
+def stuck(output: Tensor, bounds: Bounds, channels: bool = False) -> Stuck:
+    """Which units, and how many values, are at a flat end.
 
     `output`: (samples,) of one unit, (samples, units), (samples, units, height, width[, depth]); of three dimensions
     (samples, units, length) after a module over `channels`, else (samples, tokens, units). All that a unit answers to
@@ -122,9 +131,9 @@ def stuck(output: Tensor, reach: Range, channels: bool = False) -> Stuck:
     values = output.detach() if output.dim() > 1 else output.detach().reshape(-1, 1)
     unit = 1 if channels or values.dim() in (2, 4, 5) else values.dim() - 1
     samples = tuple(d for d in range(values.dim()) if d != unit)
-    low = values.amax(samples) <= reach.low
-    high = values.amin(samples) >= reach.high if math.isfinite(reach.high) else torch.zeros_like(low)
-    if reach.low_is_dead:
+    low = values.amax(samples) <= bounds.low
+    high = values.amin(samples) >= bounds.high if math.isfinite(bounds.high) else torch.zeros_like(low)
+    if bounds.low_is_dead:
         return Stuck(low, high, None, values.numel())
-    flat = torch.count_nonzero((values <= reach.low) | (values >= reach.high))
+    flat = torch.count_nonzero((values <= bounds.low) | (values >= bounds.high))
     return Stuck(torch.zeros_like(low), low | high, flat, values.numel())
