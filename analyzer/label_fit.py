@@ -36,9 +36,14 @@ def redrawn(run: Run, probes: int = 20) -> bool:
     inputs = ("input_mean", "input_std", "input_absmax")
     if not (run.has("steps", "class_counts") and all(run.has("steps", name) for name in inputs)):
         return False
-    frame = run.frame("steps", *inputs, "class_counts").drop_nulls().head(10 * probes)
-    if frame.height < probes or any(frame[name].n_unique() > 1 for name in inputs) or not frame["input_std"][0] > 0:
+    frame = run.frame("steps", *inputs, "input_spread", "class_counts").drop_nulls([*inputs, "class_counts"])
+    frame = frame.head(10 * probes)
+    same = all(frame[name].n_unique() == 1 for name in (*inputs, "input_spread"))
+    if frame.height < probes or not same or not frame["input_std"][0] > 0:
         return False
+    mean, std = float(frame["input_mean"][0]), float(frame["input_std"][0])
+    if abs(mean**2 + std**2 - mean) < 1e-6 and frame["input_absmax"][0] == 1:
+        return False  # zeros and ones, as one-hot vectors are: any batch of them looks like that
     changed = pl.col("class_counts").cast(pl.List(pl.String)).list.join(",")
     return scalar(frame.select((changed != changed.shift()).mean()).item()) > 0.5
 

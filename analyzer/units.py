@@ -71,7 +71,7 @@ def batch_size(run: Run) -> float:
 
 
 def _of_modules(run: Run, column: str) -> list[Stuck]:
-    frame = run.frame("modules", column).drop_nulls(column).rename({"module": "layer", column: "share"})
+    frame = run.frame("modules", column).drop_nulls(["module", column]).rename({"module": "layer", column: "share"})
     names = forward_order(run, frame["layer"].unique().to_list())
     return _stuck(frame, {name: place for place, name in enumerate(names)}, "units")
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .instruments.loss_input import class_dim, holds_classes
+from .tensors import readable
 
 SHORTEST = 4
 """Positions of the shortest sequence that is looked at."""
@@ -55,7 +56,8 @@ def alignments(inputs: Sequence[Tensor], target: Tensor, *, by_time: bool) -> It
 
 def as_values(given: Tensor, target: Tensor) -> Tensor | None:
     """An input in the form of the targets, one-hot vectors as classes; None if it can be no such sequence."""
-    if given.layout != torch.strided or given.is_nested or given.dtype == torch.bool or given.dim() < 2:
+    apart = given.device != target.device or given.dtype == torch.bool or given.is_complex()
+    if apart or not readable(given) or given.dim() < 2:
         return None
     if not holds_classes(target):
         return given if given.is_floating_point() and given.dim() in (2, 3) else None

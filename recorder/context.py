@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from .capture import Capture
 from .deferred import Deferred
+from .fragility import Fragility
 from .passes import Passes
 from .tensors import Tensors
 
@@ -42,6 +43,8 @@ class Context:
     """The layers' calls of the step, for instruments of individual gradients."""
     on_call: Callable[[Callable[..., Any], object], None] | None = None
     """While it is set, told of each function of torch that the user's code calls, and of what it returned."""
+    fragility: Fragility = field(default_factory=Fragility)
+    """Of the forward pass that is about to be differentiated."""
     gradient: list[Tensor] | None = None
     """On a step with individual gradients, after its passes: the gradient that they gave each parameter, unclipped."""
     update_pending: bool = False
@@ -77,6 +80,7 @@ class Context:
 
     def note_call(self, function: Callable[..., Any], result: object) -> None:
         """A function of torch was called by the user's code."""
+        self.fragility.note(function)
         if self.on_call is not None:
             self.on_call(function, result)
 

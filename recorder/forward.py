@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 from torch.utils.hooks import RemovableHandle
 
 from .call import time_first
 from .context import Context
 from .fast_paths import FastPaths
+from .fragility import Fragility
 from .hooks import Hook, watched
 from .losses import LossCall, LossWatch, individual_losses, is_stateless, part_of, principal_target
 from .nested import tensors_in
@@ -25,6 +27,16 @@ def is_compiled(model: nn.Module) -> bool:
     """Whether the model, or a module in it, runs through `torch.compile`: hooks would make it compile again."""
     optimized = getattr(torch._dynamo, "OptimizedModule", ()) if hasattr(torch, "_dynamo") else ()
     return any(isinstance(m, optimized) or m._compiled_call_impl is not None for m in model.modules())
+
+
+def withdraw(mode: TorchFunctionMode) -> None:
+    """Take a function mode off the stack, from under others too; it may also be that of another thread."""
+    above: list[TorchFunctionMode] = []
+    if mode in _get_current_function_mode_stack():
+        while (top := _pop_mode()) is not mode:
+            above.append(top)
+    for each in reversed(above):
+        _push_mode(each)
 
 
 class InputWatch:
@@ -88,7 +100,7 @@ class ForwardWatch:
     """Watches the forward passes of one step at a time, and describes each micro-batch from what it saw."""
 
     def __init__(self, context: Context) -> None:
-        model = context.model
+        self._context, model = context, context.model
         self._loss_fn, self._note_call = context.loss_fn, context.note_call
         self._inputs = InputWatch(model)
         self._fast_paths = FastPaths(model)
@@ -100,6 +112,7 @@ class ForwardWatch:
     def enter(self) -> None:
         """Start watching."""
         self._inputs.place()
+        self._context.fragility = Fragility()
         self._losses = LossWatch(self._note_call)
         self._losses.__enter__()  # type: ignore[no-untyped-call]
         self._fast_paths.enter(self._losses)
@@ -109,7 +122,7 @@ class ForwardWatch:
         self._fast_paths.leave()
         self._inputs.remove()
         if self._losses is not None:
-            self._losses.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+            withdraw(self._losses)
             self._losses = None
 
     def describe(
@@ -155,6 +168,8 @@ class ForwardWatch:
     def _seen_calls(self, loss: Tensor) -> list[LossCall]:
         """The loss calls since the last backward pass."""
         assert self._losses is not None
+        if self._losses.failure is not None:
+            raise self._losses.failure
         return self._losses.take(loss)
 
     def _stated_call(self, loss: Tensor, outputs: Tensor | None, targets: Tensor | None) -> list[LossCall]:

@@ -91,12 +91,14 @@ class LossCall:
 class LossWatch(TorchFunctionMode):
     """While entered, notes the losses that are called or written out. It changes nothing about them.
 
-    `note_call` is told of every other function that is called, and of what it returned.
+    `note_call` is told of every function that is called, and of what it returned.
     """
 
     def __init__(self, note_call: Callable[[Callable[..., Any], object], None] | None = None) -> None:
         super().__init__()
         self._note_call = note_call
+        self.failure: Exception | None = None
+        """What went wrong with taking note, if anything did."""
         self.calls: list[LossCall] = []
         """Those that were called."""
         self.pairs: tuple[Tensor, Tensor] | None = None
@@ -107,14 +109,20 @@ class LossWatch(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if torch.compiler.is_compiling():  # which traces this too, and again whenever what is kept here changes
             return result
+        try:
+            self._note(func, args, kwargs or {}, result)
+        except Exception as error:  # never the reason that the user's code fails
+            self.failure = self.failure or error
+        return result
+
+    def _note(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        if self._note_call is not None:
+            self._note_call(func, result)
         if func in FUNCTIONS and isinstance(result, Tensor) and result.requires_grad:
-            bound = FUNCTIONS[func].bind(*args, **(kwargs or {}))
+            bound = FUNCTIONS[func].bind(*args, **kwargs)
             self.calls.append(LossCall(func, dict(bound.arguments), result))
         else:
-            self._written.note(func, args, kwargs or {}, result)
-            if self._note_call is not None:
-                self._note_call(func, result)
-        return result
+            self._written.note(func, args, kwargs, result)
 
     def take(self, loss: Tensor) -> list[LossCall]:
         """The losses that were called since the last time; if none was, those that `loss` (with graph) was made of."""

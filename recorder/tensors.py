@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +39,12 @@ class Tensors:
     def position_of(self) -> Mapping[int, int]:
         """Position of a tensor by its `id`."""
         return {id(parameter): i for i, parameter in enumerate(self.parameters)}
+
+
+def readable(tensor: Tensor) -> bool:
+    """Whether a tensor holds its values in plain sight: dense, not nested, not mapped over samples, not on `meta`."""
+    mapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return tensor.layout == torch.strided and not (tensor.is_nested or tensor.is_meta or mapped)
 
 
 def is_sharded(model: nn.Module) -> bool:

@@ -12,6 +12,8 @@ from .graph import Walk, is_leaf
 from .precision import widest
 
 Factor = Tensor | float
+DEPTH = 24
+"""Operations on the way that are looked at."""
 
 
 def factor_of(seen: Tensor, loss: Tensor) -> Factor | None:
@@ -19,55 +21,75 @@ def factor_of(seen: Tensor, loss: Tensor) -> Factor | None:
 
     None where the way is another, or where the entries were multiplied by different numbers.
     """
-    return _factor(loss.grad_fn, seen.grad_fn, 1, seen.numel())
+    return _Ways(seen).factor(loss.grad_fn, 1)
 
 
-def _factor(node: Any, seen: Any, size: int, entries: int, depth: int = 24) -> Factor | None:
-    """`size`: entries of what the node made, as far as is known; `entries`: of what was seen."""
-    if node is seen:
-        return 1.0 if size == entries else None  # else it was repeated on its way
-    if node is None or depth == 0 or node.name() not in _ON_THE_WAY:
-        return None
-    before = _size_before(node, size)
-    found: list[Factor] = []
-    for position, (following, _) in enumerate(node.next_functions):
-        factor = _factor(following, seen, before, entries, depth - 1)
-        if factor is None:
-            continue
-        own = _ON_THE_WAY[node.name()](node, position, size / before)
-        if own is None:
+def beside(seen: Tensor, loss: Tensor) -> list[Any]:
+    """Nodes of what is added to the seen loss on its way to the differentiated one."""
+    return _Ways(seen).beside(loss.grad_fn)
+
+
+class _Ways:
+    """The ways from a loss to what was seen. Sums of sums lead there on many: each node is looked at once."""
+
+    def __init__(self, seen: Tensor) -> None:
+        self._seen, self._entries = seen.grad_fn, seen.numel()
+        self._factors: dict[tuple[Any, int], Factor | None] = {}
+        self._lead: dict[Any, bool] = {}
+        self._visited: set[Any] = set()
+
+    def factor(self, node: Any, size: int, depth: int = DEPTH) -> Factor | None:
+        """`size`: entries of what the node made, as far as is known."""
+        if node is self._seen:
+            return 1.0 if size == self._entries else None  # else it was repeated on its way
+        if not _passes(node) or depth == 0:
             return None
-        found.append(factor * own)
-    if not found or (len(found) > 1 and node.name() not in _SUMS):  # a product with itself is no multiple
-        return None
-    return sum(found[1:], found[0])
+        if (node, size) not in self._factors:
+            self._factors[node, size] = self._through(node, size, depth)
+        return self._factors[node, size]
+
+    def _through(self, node: Any, size: int, depth: int) -> Factor | None:
+        before = _size_before(node, size)
+        found: list[Factor] = []
+        for position, (following, _) in enumerate(node.next_functions):
+            factor = self.factor(following, before, depth - 1)
+            if factor is None:
+                continue
+            own = _ON_THE_WAY[node.name()](node, position, size / before)
+            if own is None:
+                return None
+            found.append(factor * own)
+        if not found or (len(found) > 1 and node.name() not in _SUMS):  # a product with itself is no multiple
+            return None
+        return sum(found[1:], found[0])
+
+    def beside(self, node: Any) -> list[Any]:
+        """Nodes that are added from a node on."""
+        if node is self._seen or node in self._visited or not _passes(node):
+            return []
+        self._visited.add(node)
+        following = [n for n, _ in node.next_functions if n is not None]
+        on_the_way = [n for n in following if self._leads(n)]
+        added = [n for n in following if n not in on_the_way] if node.name() in _SUMS else []
+        return added + [found for n in on_the_way for found in self.beside(n)]
+
+    def _leads(self, node: Any, depth: int = DEPTH) -> bool:
+        if node is self._seen:
+            return True
+        if not _passes(node) or depth == 0:
+            return False
+        if node not in self._lead:
+            self._lead[node] = any(self._leads(following, depth - 1) for following, _ in node.next_functions)
+        return self._lead[node]
+
+
+def _passes(node: Any) -> bool:
+    return node is not None and node.name() in _ON_THE_WAY
 
 
 def _size_before(node: Any, size: int) -> int:
     sizes = getattr(node, "_saved_self_sym_sizes", None) if node.name() in _REDUCTIONS else None
     return size if sizes is None else max(1, math.prod(sizes))
-
-
-def beside(seen: Tensor, loss: Tensor) -> list[Any]:
-    """Nodes of what is added to the seen loss on its way to the differentiated one."""
-    return _beside(loss.grad_fn, seen.grad_fn)
-
-
-def _beside(node: Any, seen: Any) -> list[Any]:
-    if node is None or node is seen or node.name() not in _ON_THE_WAY:
-        return []
-    following = [n for n, _ in node.next_functions if n is not None]
-    on_the_way = [n for n in following if _leads_to(n, seen)]
-    added = [n for n in following if n not in on_the_way] if node.name() in _SUMS else []
-    return added + [found for n in on_the_way for found in _beside(n, seen)]
-
-
-def _leads_to(node: Any, seen: Any, depth: int = 24) -> bool:
-    if node is seen:
-        return True
-    if node is None or depth == 0 or node.name() not in _ON_THE_WAY:
-        return False
-    return any(_leads_to(following, seen, depth - 1) for following, _ in node.next_functions)
 
 
 def shares_nodes(added: Sequence[Any], seen: Tensor) -> bool:

@@ -143,7 +143,7 @@ def _negated(before: Draft | None, _args: Any, _kwargs: Any, _result: Any) -> Dr
 
 
 def _averaged(before: Draft | None, args: Sequence[Any], _kwargs: Any, result: Tensor) -> Draft | None:
-    return _weighted(before, result.numel() / args[0].numel())
+    return _weighted(before, result.numel() / args[0].numel()) if before is not None and args[0].numel() else None
 
 
 def _summed(before: Draft | None, _args: Any, _kwargs: Any, _result: Any) -> Draft | None:
@@ -174,7 +174,7 @@ def _diagonal(before: Draft | None, _args: Any, _kwargs: Any, result: Tensor) ->
 def _at_targets(before: Draft | None, args: Sequence[Any], kwargs: Mapping[str, Any], _result: Any) -> Draft | None:
     """`gather(1, targets[:, None])`, or `[rows, targets]`."""
     index = args[-1] if len(args) > 1 else kwargs.get("index")
-    target = index[-1] if isinstance(index, tuple) else index
+    target = index[-1] if isinstance(index, tuple) and index else index
     if before is None or before.stage != "log-probabilities" or not isinstance(target, Tensor):
         return None
     classes = target.numel() == len(before.prediction) and not target.is_floating_point()

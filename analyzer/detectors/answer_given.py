@@ -51,7 +51,7 @@ class AnswerGiven(Detector):
     - `copied` (1e-06, share of a feature's variance that the target does not explain): rounding.
     - `samples` (300): of fewer, a class may share a rare feature by chance.
     - `equal` (0.995, share of the targets): all, but for what is cut off or replaced at the edges.
-    - `later` (0.05, share of the gradient by its norm): zero by definition; group norms over positions make a little.
+    - `later` (0.01, share of the gradient by its norm): zero by definition.
 
     ## References
     - Kaufman et al. 2012, Leakage in data mining. Karpathy, A recipe for training neural networks 2019: use backprop to
@@ -69,7 +69,7 @@ class AnswerGiven(Detector):
     """Samples."""
     equal: float = 0.995
     """Share of the targets."""
-    later: float = 0.05
+    later: float = 0.01
     """Share of the gradient."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
@@ -82,7 +82,7 @@ class AnswerGiven(Detector):
 
     def _in_feature(self, run: Run) -> _Answer | None:
         frame = run.frame("steps", "copied_share", "copied_feature", "copied_samples", "batch_size").drop_nulls()
-        frame = frame.filter(pl.col("copied_share").is_finite())
+        frame = frame.filter(pl.col("copied_share").is_finite() & pl.col("copied_feature").is_finite())
         if frame.is_empty() or run.manifest.mode == "overfit-batch":
             return None
         rest = 1 - scalar(frame["copied_share"][-1])

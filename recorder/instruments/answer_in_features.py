@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..precision import widest
 from ..schema import STEPS
+from ..tensors import readable
 from .base import Instrument
 from .loss_input import classified
 
@@ -21,7 +22,7 @@ FEATURES = 1 << 14
 LEVELS = 64
 """Classes that are told apart; with more of them there are few samples of each."""
 ENTRIES = 1 << 20
-"""Features times classes."""
+"""Features times classes, and features times samples of a batch."""
 BATCHES = 100
 """Micro-batches that are taken in: more samples prove no more."""
 
@@ -47,7 +48,7 @@ class AnswerInFeatures(Instrument):
         if micro.again or self._batches >= BATCHES:
             return
         features = features_of(micro)
-        levels = None if features is None else levels_of(micro, len(features))
+        levels = None if features is None else levels_of(micro, micro.samples or 0, len(features))
         if features is None or levels is None or levels.shape[1] * features.shape[1] > ENTRIES:
             self.explain("no target of one class or one number a sample, or none or too many features in the input")
             return
@@ -56,7 +57,7 @@ class AnswerInFeatures(Instrument):
         if sums is None or sums.shape != (levels.shape[1], features.shape[1]):
             sums = self._sums = Sums(levels, features)
         sums.add(levels, features)
-        share, position = sums.explained().max(0)
+        share, position = sums.explained().max(0)  # NaN, where there is one
         step.put("copied_share", share)
         step.put("copied_feature", position.to(share.dtype))
         step.put("copied_samples", sums.count.clone())
@@ -77,6 +78,7 @@ class Sums:
         self._squared_levels = levels.new_zeros(levels.shape[1])
         self._features, self._squares = torch.zeros_like(self._feature), torch.zeros_like(self._feature)
         self._products = features.new_zeros(self.shape)
+        self._largest = torch.zeros_like(self._feature)
 
     def add(self, levels: Tensor, features: Tensor) -> None:
         """Take in levels (samples, levels) and features (samples, features); samples of no class are left out."""
@@ -88,22 +90,34 @@ class Sums:
         self._features += features.sum(0)
         self._squares += features.square().sum(0)
         self._products += levels.T @ features
+        self._largest = torch.maximum(self._largest, features.abs().amax(0))
 
     def explained(self) -> Tensor:
-        """Share of the variance of each feature that the target explains (features,); 0 where it does not vary.
+        """Share of the variance of each feature that the target explains (features,); 0 where it hardly varies.
 
-        A target that was not finite makes all of them NaN.
+        NaN where only one feature varies, which may well be all there is to know, or where a target was not finite.
         """
         total = self._squares - self._features.square() / self.count
         varies = total > 1e-12 * self._squares.amax().clamp_min(torch.finfo(total.dtype).tiny)
+        several = varies.sum() > 1
         if self._classes:
+            varies = varies & self._widespread(total)
             between = (self._products.square() / self._levels.clamp(min=1)[:, None]).sum(0)
             between = between - self._features.square() / self.count
         else:
             products = self._products[0] - self._features * self._levels[0] / self.count
             spread = self._squared_levels[0] - self._levels[0].square() / self.count
             between = products.square() / spread.clamp_min(torch.finfo(total.dtype).tiny)
-        return (between / total.where(varies, 1.0)).where(varies, 0.0).clamp(0, 1)
+        return (between / total.where(varies, 1.0)).where(varies, 0.0).clamp(0, 1).where(several, torch.nan)
+
+    def _widespread(self, total: Tensor) -> Tensor:
+        """Whether a feature differs from its mean in more samples than a rare class has (features,).
+
+        A value that a share p of the samples has lies (1 - p) / p variances from the mean. Of a quarter of what equally
+        frequent classes have there may be one sample, seen again and again, with an odd feature of its own.
+        """
+        ratio = self.count * self._largest.square() / total.clamp_min(torch.finfo(total.dtype).tiny)
+        return 1 / (1 + ratio) > 1 / (4 * self.shape[0])
 
 
 def features_of(micro: MicroBatch) -> Tensor | None:
@@ -115,30 +129,32 @@ def features_of(micro: MicroBatch) -> Tensor | None:
     samples, target = micro.samples, micro.target
     found = []
     for given in micro.inputs:
-        dense = given.layout == torch.strided and not given.is_nested and not given.is_complex()
-        own = target is not None and given.data_ptr() == target.data_ptr()
-        if dense and not own and samples and given.dim() and len(given) == samples and given.numel():
+        usable = target is not None and readable(given) and not given.is_complex() and given.device == target.device
+        if not usable or target is None or given.data_ptr() == target.data_ptr():
+            continue
+        if samples and given.dim() and len(given) == samples and given.numel():
             found.append(given.detach().reshape(samples, -1))
     if not samples or not found or not 1 < sum(x.shape[1] for x in found) <= FEATURES:
         return None
-    x = torch.cat([x.to(widest(x.device)) for x in found], 1)
+    some = max(1, ENTRIES // sum(x.shape[1] for x in found))
+    x = torch.cat([x[:some].to(widest(x.device)) for x in found], 1)
     return x.where(x.isfinite(), 0.0)
 
 
-def levels_of(micro: MicroBatch, samples: int) -> Tensor | None:
-    """Indicators of the classes (samples, classes), or the target as a number (samples, 1); None if it is neither."""
+def levels_of(micro: MicroBatch, samples: int, some: int) -> Tensor | None:
+    """Of the first samples: indicators of the classes (some, classes), or numbers (some, 1); None if it is neither."""
     target = micro.target
-    if target is None or target.numel() != samples:
+    if target is None or target.numel() != samples or not readable(target):
         return None
     known, precision = classified(micro), widest(target.device)
     if not isinstance(known, str):
         _, labels, classes = known
         if classes > LEVELS:
             return None
-        valid = (labels >= 0) & (labels < classes)
-        one_hot = torch.zeros(samples, classes + 1, dtype=precision, device=target.device)
-        index = labels.long().where(valid, classes).reshape(samples, 1)
+        labels = labels.reshape(-1)[:some].long()
+        one_hot = torch.zeros(some, classes + 1, dtype=precision, device=target.device)
+        index = labels.where((labels >= 0) & (labels < classes), classes).unsqueeze(1)
         return one_hot.scatter_(1, index, 1.0)[:, :classes]
     if not target.is_floating_point():
         return None
-    return target.detach().reshape(samples, 1).to(precision)
+    return target.detach().reshape(-1, 1)[:some].to(precision)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ..alignment import Alignment, alignments, by_position, equal_share
 from ..call import time_first
 from ..output_hooks import OutputHooks
 from ..schema import STEPS
+from ..tensors import readable
 from ..unnoticed import unnoticed
 from .base import Instrument
 from .sample_mixing import share_beyond
@@ -33,8 +35,8 @@ class AnswerInSequence(Instrument):
     """Compares targets with inputs by position, and differentiates an output in what was made of the input.
 
     Of the gradient of one position of one sample nothing should fall on later positions, where they hold the target,
-    nor on other samples. Twice a run: it is the program that shifts and masks, not a batch. Batch norms in training
-    mode look at all positions on purpose: with them only the comparison is made. What is mixed within the very first
+    nor on other samples. Twice a run: it is the program that shifts and masks, not a batch. Batch, group and instance
+    norms look at all positions on purpose: with them only the comparison is made. What is mixed within the very first
     layer is not seen. (Karpathy, A recipe for training neural networks, 2019: use backprop to chart dependencies.)
     """
 
@@ -77,8 +79,9 @@ class AnswerInSequence(Instrument):
         self._hooks.close()
 
     def _note(self, _module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
-        differentiable = isinstance(output, Tensor) and output.requires_grad
-        if differentiable and given and isinstance(given[0], Tensor) and len(self._calls) < CALLS:
+        differentiable = isinstance(output, Tensor) and output.requires_grad and readable(output)
+        plain = bool(given) and isinstance(given[0], Tensor) and readable(given[0])
+        if differentiable and plain and len(self._calls) < CALLS:
             self._calls.append(_Call(given[0].data_ptr(), given[0].shape, given[0].stride(), output))
 
     def _look(self, step: Step) -> None:
@@ -92,8 +95,9 @@ class AnswerInSequence(Instrument):
             self.explain("the targets are no sequences in step with an input")
             return
         table = torch.stack(found)
-        order = torch.arange(len(found), device=table.device)  # of equals the first: positions are mostly second
-        best = table.index_select(0, (table[:, :2].amax(1) - 1e-6 * order).argmax(0, keepdim=True)).squeeze(0)
+        score = table[:, :2].amax(1) - 0.5 * table[:, 2].isnan()
+        score = score - 1e-6 * torch.arange(len(found), device=table.device)  # positions are mostly second
+        best = table.index_select(0, score.argmax(0, keepdim=True)).squeeze(0)
         for column, value in zip(_COLUMNS, best, strict=True):
             step.put(column, value)
 
@@ -113,8 +117,8 @@ class AnswerInSequence(Instrument):
 
         The output is that of the last sample at the position before the middle.
         """
-        if any(isinstance(module, _BatchNorm) and module.training for module in self.context.model.modules()):
-            self._unknown("batch norms look at all positions on purpose")
+        if any(_over_positions(module) for module in self.context.model.modules()):
+            self._unknown("norms look at all positions on purpose")
             return None
         outputs = None if call.output is None else by_position(call.output, one, call.name)
         first = next((found for kept in self._calls if (found := kept.of(one)) is not None), None)
@@ -125,7 +129,7 @@ class AnswerInSequence(Instrument):
         middle = one.length // 2
         output = outputs.narrow(one.dim, middle - 1, 1).narrow(1 - one.dim, outputs.shape[1 - one.dim] - 1, 1).float()
         unequal = torch.linspace(1, 2, output.shape[-1], device=output.device)  # sums over classes may be constant
-        with unnoticed(self.context.model, output.device), torch._C.DisableTorchFunction():
+        with unnoticed(self.context, output, recompute=False), torch._C.DisableTorchFunction():
             (gradient,) = torch.autograd.grad((output * unequal).sum(), made, retain_graph=True, allow_unused=True)
         if gradient is None:
             self._unknown("the output does not depend on the layer that is given the input")
@@ -137,6 +141,11 @@ class AnswerInSequence(Instrument):
 
     def _unknown(self, reason: str) -> None:
         self.context.explain(("steps.sequence_later", "steps.sequence_mixing"), reason)
+
+
+def _over_positions(module: nn.Module) -> bool:
+    """Whether a module takes means over the positions of a sequence."""
+    return isinstance(module, (nn.GroupNorm, _InstanceNorm)) or (isinstance(module, _BatchNorm) and module.training)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

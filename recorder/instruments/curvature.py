@@ -41,7 +41,7 @@ class Curvature(Instrument):
             return
         try:
             parameters = [self.context.tensors.parameters[i] for i in positions]
-            with unnoticed(self.context.model, self._random.device, parameters):
+            with unnoticed(self.context, step.loss_graph, parameters):
                 if step.hessian is None:
                     step.hessian = Hessian(step.loss_graph, parameters)
                 self._measured = self.measure(step.hessian), positions

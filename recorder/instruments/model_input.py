@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..precision import widest
 from ..schema import STEPS
+from ..tensors import readable
 from .base import Instrument
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def choose(inputs: Iterable[Tensor]) -> tuple[Tensor | None, str]:
     for x in inputs:
         if not x.is_floating_point():
             reason = f"the model's input is {str(x.dtype).removeprefix('torch.')}, not floating-point"
-        elif x.layout != torch.strided or x.is_nested:
+        elif not readable(x):
             reason = "the model's input is not a dense tensor"
         elif x.numel() == 0:
             reason = "the model's input is empty"

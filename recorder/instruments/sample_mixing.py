@@ -73,7 +73,7 @@ class SampleMixing(Instrument):
             self.explain(reason)
             return
         try:
-            with unnoticed(self.context.model, output.device), torch._C.DisableTorchFunction():
+            with unnoticed(self.context, output, recompute=False), torch._C.DisableTorchFunction():
                 (found,) = torch.autograd.grad(output[-1].float().sum(), first, retain_graph=True, allow_unused=True)
         except RuntimeError as error:  # hooks that would be called, a graph that is gone
             self.explain(str(error))

@@ -63,7 +63,7 @@ class TakeuchiInformation(Instrument):
         if step.loss_graph is None or not step.loss_graph.requires_grad:
             return
         try:
-            with unnoticed(self.context.model, self._random.device):
+            with unnoticed(self.context, step.loss_graph):
                 self._draw(step.loss_graph, step)
         except NoCurvature as reason:
             self.explain(str(reason))

@@ -18,6 +18,7 @@ from ..output_hooks import OutputHooks
 from ..precision import widest
 from ..schema import MODULES
 from ..step import Step
+from ..tensors import readable
 from .base import Instrument
 
 _OVER_CHANNELS = (nn.Conv1d, nn.ConvTranspose1d, nn.BatchNorm1d, nn.GroupNorm, nn.InstanceNorm1d)
@@ -39,6 +40,7 @@ class Units(Instrument):
         self._hooks = OutputHooks()
         self._seen: dict[str, Stuck] = {}
         self._layer, self._channels = "", False
+        self._inside = False
 
     def begin(self, step: Step) -> None:
         self._hooks.place_before(self.context.model, self._enter)
@@ -48,7 +50,11 @@ class Units(Instrument):
                 self._hooks.place(module, partial(self._note_module, name))
             elif module._parameters:
                 self._hooks.place(module, partial(self._note_layer, name))
-        self._hooks.place(self.context.model, lambda *_: self._ignore())
+        self._hooks.place(self.context.model, lambda *_: self._leave())
+
+    def before_backward(self, step: Step) -> None:
+        """The forward pass is over, if only by an exception."""
+        self._leave()
 
     def before_update(self, step: Step) -> None:
         """A row for each activation; a unit counts as stuck only if it was in every call of the step."""
@@ -59,7 +65,7 @@ class Units(Instrument):
             self.context.deferred.add("modules", row | shares | flat)
 
     def leave(self, step: Step) -> None:
-        self._ignore()
+        self._leave()
         self._hooks.remove()
 
     def end(self, step: Step) -> None:
@@ -68,8 +74,12 @@ class Units(Instrument):
 
     def _enter(self) -> None:
         """The model's forward begins: no layer was called yet. What the loss calls later is no activation."""
-        self._layer, self._channels = "", False
+        self._layer, self._channels, self._inside = "", False, True
         self._listen()
+
+    def _leave(self) -> None:
+        self._inside = False
+        self._ignore()
 
     def _listen(self) -> None:
         self.context.on_call = self._note_function
@@ -82,18 +92,17 @@ class Units(Instrument):
 
     def _note_function(self, function: Callable[..., Any], output: object) -> None:
         bounds = ACTIVATION_FUNCTIONS.get(function)
-        if bounds is None or not isinstance(output, Tensor) or not watched():
-            return
-        with self._hooks.guarded():
-            if not torch._C._functorch.is_functorch_wrapped_tensor(output):  # mapped over samples: no value to see
+        if bounds is not None and watched():
+            with self._hooks.guarded():
                 self._note(f"{self._layer} ({bounds.name})" if self._layer else bounds.name, bounds, output)
 
-    def _note_module(self, name: str, module: nn.Module, output: Tensor) -> None:
-        self._listen()
+    def _note_module(self, name: str, module: nn.Module, output: object) -> None:
+        if self._inside:
+            self._listen()
         self._note(name, ACTIVATIONS[type(module)], output)
 
-    def _note(self, name: str, bounds: Bounds, output: Tensor) -> None:
-        if output.numel():
+    def _note(self, name: str, bounds: Bounds, output: object) -> None:
+        if isinstance(output, Tensor) and readable(output) and output.numel() and not output.is_complex():
             found, before = stuck(output, bounds, self._channels), self._seen.get(name)
             self._seen[name] = found if before is None or len(before.dead) != len(found.dead) else before & found
 

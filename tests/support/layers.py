@@ -367,7 +367,7 @@ CASES: dict[str, Case] = {
         lambda: nn.Sequential(parametrizations.orthogonal(nn.Linear(4, 4)), nn.Tanh(), nn.Linear(4, 3)),
         numbers(4),
     ),
-    "a function of its own": case(Custom, numbers(4)),
+    "a function of its own": case(Custom, numbers(4), no_curvature="of its own"),
     "checkpointed": case(lambda: Checkpointed(reentrant=False), numbers(4)),
     "checkpointed, reentrant": case(
         lambda: Checkpointed(reentrant=True), numbers(4), each=without_reentering, no_curvature=ONCE

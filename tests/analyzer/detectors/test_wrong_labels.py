@@ -156,6 +156,16 @@ def test_labels_that_are_drawn_anew_for_the_same_inputs(tmp_path: Path) -> None:
     assert found(RULE, Training(steps=kept | inputs), tmp_path / "kept") == []
 
 
+def test_one_hot_inputs_look_alike_whatever_they_are(tmp_path: Path) -> None:
+    one_hot = {"input_mean": 1 / 27, "input_std": math.sqrt(26) / 27, "input_absmax": 1.0}
+    labels = classified([0.1] * 400)
+    learned = Training(loss=falling(400, floor=1.5), steps=labels | one_hot)
+    assert found(RULE, learned, tmp_path / "rows") == []
+    spread = {"input_spread": [1.0 + step % 7 / 10 for step in range(400)]}
+    others = {"input_mean": 0.0, "input_std": 1.0, "input_absmax": 2.0} | spread  # normalised, and not the same
+    assert found(RULE, learned.but(steps=labels | others), tmp_path / "spread") == []
+
+
 def test_noise_of_sound_trainings_is_silent(tmp_path: Path) -> None:
     for seed in range(5):
         hard = Training(loss=falling(400, floor=2.0), noise=0.4, seed=seed, steps=classified([0.2] * 400, seed))

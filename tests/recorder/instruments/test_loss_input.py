@@ -206,8 +206,8 @@ def test_shapes_and_types_are_told_once_for_each_kind() -> None:
         rig.step(audit, micro(prediction=logits(batch, 10), target=classes(10, batch), loss_name="CrossEntropyLoss"))
     assert rig.events("loss-input") == [
         {
-            "loss": "CrossEntropyLoss", "weighted": False, "prediction_shape": [64, 10], "prediction_dtype": "float32",
-            "target_shape": [64], "target_dtype": "int64",
+            "loss": "CrossEntropyLoss", "weighted": False, "label_smoothing": 0.0, "prediction_shape": [64, 10],
+            "prediction_dtype": "float32", "target_shape": [64], "target_dtype": "int64",
         }
     ]  # fmt: skip
 

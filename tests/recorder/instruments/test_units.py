@@ -137,3 +137,41 @@ def test_values_that_are_flat_without_a_unit_that_is(tmp_path: Path) -> None:
     (row,) = read(path, "modules").to_dicts()
     assert row["saturated_share"] == 0
     assert row["flat_share"] > 0.8
+
+
+class Partly(nn.Module):
+    """Functions before any layer, under no_grad, in a part that fails, and a module that is called from outside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two, self.gate = nn.Linear(6, 4), nn.Linear(4, 3), nn.Sigmoid()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.tanh(x)
+        with torch.no_grad():
+            torch.sigmoid(self.one(x))
+        return self.two(self.one(x).relu())
+
+
+def test_only_what_is_differentiated_within_the_forward_pass_counts(tmp_path: Path) -> None:
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(outputs, targets) + 0 * torch.sigmoid(model.gate(outputs)).sum()
+
+    model = Partly()
+    batch = (torch.randn(32, 6), torch.randint(0, 3, (32,)))
+    path = train(tmp_path / "run", model, [batch] * 3, loss).path
+    assert {name: len(rows) for name, rows in modules(path).items()} == {"tanh": 3, "one (relu)": 3, "gate": 3}
+
+
+def test_complex_values_have_no_flat_ends(tmp_path: Path) -> None:
+    class Waves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.act = nn.Linear(6, 3), nn.Tanh()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.act(torch.view_as_complex(torch.stack([self.layer(x), self.layer(-x).relu()], -1))).abs()
+
+    batch = (torch.randn(8, 6), torch.randint(0, 3, (8,)))
+    path = train(tmp_path / "run", Waves(), [batch], nn.CrossEntropyLoss()).path
+    assert set(modules(path)) == {"layer (relu)"}
