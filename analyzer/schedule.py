@@ -22,8 +22,8 @@ class Decay:
     """Where a rate fell below a share of its peak for good: at `step`, with `rest` of the run still to come.
 
     `fall` is how much of the loss was lost over the steps `window` right before it (a stage of the schedule, or the
-    last quarter of what the rates add up to), with its standard error; `level` is the mean loss at its end. `missed` is
-    what the rest of the run would have brought at that pace and the mean rate up to there.
+    last quarter of what the rates add up to), with its standard error; `level` is the mean loss at its end. The rest of
+    the run would have brought `worth` times as much, at that pace and the mean rate up to there.
     """
 
     step: int
@@ -34,7 +34,17 @@ class Decay:
     window: tuple[int, int]
     fall: Mean
     level: float
-    missed: float
+    worth: float
+
+    @property
+    def missed(self) -> float:
+        """What the rest of the run would have brought."""
+        return self.fall.value * self.worth
+
+    @property
+    def missed_at_most(self) -> float:
+        """The same at the upper end of what the scatter of the losses leaves open."""
+        return (self.fall.value + 2 * self.fall.error) * self.worth
 
 
 def rates(run: Run) -> pl.DataFrame:
@@ -68,7 +78,7 @@ def decay(run: Run, share: float) -> Decay | None:
         window=(int(before["step"][0]), last),
         fall=fall,
         level=scalar(before["loss"].mean()) - fall.value / 2,
-        missed=fall.value * worth,
+        worth=worth,
     )
 
 

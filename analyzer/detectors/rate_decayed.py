@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ..findings import ChartRef, Evidence, Finding, NotApplicable, Severity
+from ..noise import batch_mean
 from ..pace import did_well, fallen, straightness
-from ..progress import Progress, adversarial, measured
+from ..progress import Progress, adversarial, losses, measured
 from ..run import Run
 from ..schedule import Decay, decay
 from ..wording import count, number, percent, step_range
@@ -20,13 +21,13 @@ class RateDecayed(Detector):
     """The learning rate decayed to next to nothing while the loss was still falling, and the rest of the run is lost.
 
     ## What it does
-    Finds the step from which on the rate stays below 7 % of its peak. That is a finding if a quarter of the run
-    or more lies behind it, if the loss was still falling significantly right before it (over a stage of the schedule,
-    or over the last quarter of what the rates add up to), at a pace that would have led much further, got on more
-    slowly since, and if much was left to learn.
-    A cosine or a linear decay to zero that ends with the run spends a sixth of it there at most. If it is half of the
-    run or more, that alone is worth a warning. A loss that had settled before the rate fell, and a training that
-    learned nearly all there was, are no findings.
+    Finds the step from which on the rate stays below 7 % of its peak. That is a finding if a quarter of the run or more
+    lies behind it, if the loss was still falling significantly right before it (over a stage of the schedule, or over
+    the last quarter of what the rates add up to), at a pace that would have led much further, got on more slowly since,
+    and if much was left to learn. A cosine or a linear decay to zero that ends with the run spends a sixth of it there
+    at most. If it is half of the run or more, it is worth a warning if the scatter of the losses does not show that
+    they had settled. A loss that had settled before the rate fell, and a training that learned nearly all there was,
+    are no findings.
 
     ## Why it matters
     Steps of nearly no length change nothing: the run costs as much as one that goes on learning. Its loss looks
@@ -84,12 +85,17 @@ class RateDecayed(Detector):
             return
         if self._was_falling(found) and self._slower(found, progress):
             yield self._finding(run, progress, found)
-        elif found.rest >= self.idle:
+        elif found.rest >= self.idle and self._in_motion(run, progress, found):
             yield self._idle(run, progress, found)
 
     def _was_falling(self, found: Decay) -> bool:
         fall = found.fall
         return fall.value > self.errors * fall.error and found.missed >= self.missed * found.level
+
+    def _in_motion(self, run: Run, progress: Progress, found: Decay) -> bool:
+        """Whether the loss fell at all, and had not settled before, as far as its scatter tells."""
+        fell = batch_mean(losses(run)["loss"].head(_BEGINNING)).exceeds(progress.end, self.errors)
+        return fell and found.missed_at_most >= self.missed * found.level
 
     def _slower(self, found: Decay, progress: Progress) -> bool:
         """Whether the loss fell at less than half of its pace once the rate had fallen."""
@@ -148,6 +154,8 @@ class RateDecayed(Detector):
         )
 
 
+_BEGINNING = 20
+"""Steps of which the mean loss is the level at the start."""
 _CAUSES = (
     "The schedule is shorter than the training",
     "A decay factor that is too small, or applied too often",

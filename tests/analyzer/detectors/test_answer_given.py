@@ -15,6 +15,7 @@ STEPS = 40
 
 def feature(rest: float, batch: int = 32) -> Training:
     columns = {"copied_share": [1 - rest] * STEPS, "copied_feature": [3.0] * STEPS, "batch_size": [batch] * STEPS}
+    columns["copied_samples"] = [float(batch * (step + 1)) for step in range(STEPS)]
     return Training(loss=[1.0] * STEPS, steps=columns)
 
 

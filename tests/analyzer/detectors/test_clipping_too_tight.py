@@ -36,11 +36,16 @@ def test_a_loss_that_falls_late_is_a_warning(tmp_path: Path) -> None:
     assert finding.severity == "warning"
 
 
+def test_next_to_nothing_of_a_gradient_needs_no_other_witness(tmp_path: Path) -> None:
+    (finding,) = found(RULE, TIGHT.but(loss=falling(300, floor=1.0), straight=0.2), tmp_path)
+    assert finding.severity == "warning"
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {"loss": falling(300)},  # every step clipped, and it gets on
-        {"straight": 0.2},  # the steps lead to and fro
+        {"straight": 0.2, "steps": {"grad_norm_clipped": 0.1}},  # the steps lead to and fro
         {"steps": {"grad_norm_clipped": 0.3}},  # a quarter is left
         {"steps": {"grad_norm_clipped": [1e-3 if step % 2 else None for step in range(300)]}},  # half of the steps
         {"manifest": ADAM},  # Adam does not notice

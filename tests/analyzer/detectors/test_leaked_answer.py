@@ -48,6 +48,13 @@ def test_a_regression(tmp_path: Path) -> None:
     assert len(found(RULE, quick, tmp_path)) == 1
 
 
+def test_a_start_that_was_far_off_makes_any_loss_small(tmp_path: Path) -> None:
+    wide = {"prediction_min": -10.0, "prediction_max": 10.0, "target_min": 0.0, "target_max": 1.0}
+    quick = Training(loss=falling(500, start=1.0, floor=0.002, rate=0.2), events=(loss_input("mse_loss", (64, 1)),))
+    with pytest.raises(NotApplicable, match="far off"):
+        found(RULE, quick.but(steps=wide), tmp_path)
+
+
 @pytest.mark.parametrize(("rest", "severities"), [(0.002, ["note"]), (0.05, [])])
 def test_a_regression_that_is_foretold_to_the_last_digit(tmp_path: Path, rest: float, severities: list[str]) -> None:
     slow = Training(loss=falling(500, start=1.0, floor=rest), events=(loss_input("mse_loss", (64, 1)),))

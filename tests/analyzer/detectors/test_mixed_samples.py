@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,12 @@ def mixing(share: float | None, loss: list[float]) -> Training:
 def test_samples_that_are_mixed(tmp_path: Path, loss: list[float], severity: str) -> None:
     (finding,) = found(RULE, mixing(0.4, loss), tmp_path)
     assert (finding.severity, finding.value) == (severity, pytest.approx(0.4))
+
+
+def test_samples_of_sequences_that_are_mixed(tmp_path: Path) -> None:
+    looked = {"mixing_share": [None] * 300, "sequence_mixing": [math.nan, 0.3, *[None] * 298]}
+    (finding,) = found(RULE, Training(loss=flat(300), steps=looked), tmp_path)
+    assert (finding.severity, finding.value) == ("error", pytest.approx(0.3))
 
 
 @pytest.mark.parametrize("share", [0.0, 1e-5])

@@ -92,15 +92,21 @@ def test_not_applicable(tmp_path: Path, training: Training, reason: str) -> None
         found(RULE, training, tmp_path)
 
 
-def soon_nothing(step: int) -> float:
-    return 0.1 if step < 100 else 1e-5
+def soon_little(step: int) -> float:
+    return 0.1 if step < 100 else 5e-3
 
 
 @pytest.mark.parametrize(
-    ("rate", "floor", "severities"),
-    [(soon_nothing, 0.6, ["note"]), (lambda step: max(2e-3, soon_nothing(step)), 0.6, []), (soon_nothing, 0.05, [])],
-    ids=["nothing", "a fiftieth", "all was learned"],
+    ("loss", "noise", "severities"),
+    [
+        (falling(300, floor=0.6, rate=0.02), 0.3, ["warning"]),
+        (falling(300, floor=0.6, rate=0.2), 0.01, []),
+        (falling(300, floor=0.05, rate=0.2), 0.3, []),
+        (flat(300, 1.0), 0.3, []),
+    ],
+    ids=["may have gone on", "settled long before", "all was learned", "never fell"],
 )
-def test_most_of_a_run_at_next_to_no_rate(tmp_path: Path, rate: Rate, floor: float, severities: list[str]) -> None:
-    training = Training(loss=falling(300, floor=floor, rate=0.2), rate=rate)  # settled long before
+def test_most_of_a_run_at_a_low_rate(tmp_path: Path, loss: list[float], noise: float, severities: list[str]) -> None:
+    stopped = [value if step < 100 else loss[100] for step, value in enumerate(loss)]
+    training = Training(loss=stopped, noise=noise, rate=soon_little)
     assert [finding.severity for finding in found(RULE, training, tmp_path)] == severities

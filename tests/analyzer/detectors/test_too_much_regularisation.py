@@ -88,6 +88,25 @@ def test_a_model_that_learned_is_silent(tmp_path: Path) -> None:
     assert found(RULE, Training(weight=decayed, metrics=logged, manifest=manifest), tmp_path) == []
 
 
+@pytest.mark.parametrize(("decay", "severities"), [(0.1, ["warning"]), (0.01, [])])
+def test_a_decay_that_makes_nearly_all_steps_where_the_loss_does_not_tell(
+    tmp_path: Path, decay: float, severities: list[str]
+) -> None:
+    """Of a loss of its own: nobody knows how much is left to learn."""
+    unknown = Training(loss=falling(300, start=5.0, floor=1.0), weight=decayed, events=(), manifest={"loss": None})
+    both = unknown.but(manifest=optimised(decay) | {"loss": None})
+    assert [finding.severity for finding in found(RULE, both, tmp_path)] == severities
+
+
+def test_label_smoothing_is_not_in_the_validation_loss(tmp_path: Path) -> None:
+    call = loss_input()
+    smoothed = {**call, "detail": {**call["detail"], "label_smoothing": 0.1}}
+    logged = validated(lambda share: 0.4 * CHANCE, noise=0.01)
+    training = Training(loss=STUCK, metrics=logged, manifest=optimised(0.0) | dropping())
+    assert len(found(RULE, training, tmp_path / "plain")) == 1
+    assert found(RULE, training.but(events=(smoothed,)), tmp_path / "smoothed") == []
+
+
 def test_a_usual_decay_of_a_model_that_does_not_learn_is_silent(tmp_path: Path) -> None:
     """Labels that say nothing: the weights shrink a little, for want of anything else."""
     training = Training(loss=flat(300), weight=lambda step: 0.999**step, manifest=optimised(5e-4))

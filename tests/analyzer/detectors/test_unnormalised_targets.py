@@ -85,6 +85,12 @@ def test_not_finite_at_once(tmp_path: Path) -> None:
     assert "not finite" in finding.message
 
 
+@pytest.mark.parametrize(("spread", "severities"), [(2.0, ["warning"]), (0.1, [])])
+def test_targets_far_below_the_first_predictions(tmp_path: Path, spread: float, severities: list[str]) -> None:
+    days = training(lambda step: 0.02, lambda step: max(0.03, spread * 0.9**step), (0.002, 0.05))
+    assert [finding.severity for finding in found(RULE, days, tmp_path)] == severities
+
+
 @pytest.mark.parametrize(
     ("middle", "targets"),
     [
