@@ -46,7 +46,7 @@ class RateDecayed(Detector):
     - `errors` (3 standard errors of the fall right before).
     - `learned` (0.9, share of what there was to learn): above it the decay came in time.
     - `idle` (0.5, share of the run): calibrated, healthy trainings had up to 0.36, schedules that were too short 0.53
-      and more.
+      and more. `most` (0.8, the same, whatever the losses say): no schedule means it.
 
     ## References
     - Full Stack Deep Learning, Troubleshooting: flat too early. Loshchilov and Hutter 2017 on cosine decay.
@@ -72,6 +72,8 @@ class RateDecayed(Detector):
     """Share of what there was to learn."""
     idle: float = 0.5
     """Share of the run."""
+    most: float = 0.8
+    """Share of the run."""
 
     def detect(self, run: Run) -> Iterator[Finding]:
         """At most one finding."""
@@ -85,7 +87,7 @@ class RateDecayed(Detector):
             return
         if self._was_falling(found) and self._slower(found, progress):
             yield self._finding(run, progress, found)
-        elif found.rest >= self.idle and self._in_motion(run, progress, found):
+        elif found.rest >= self.most or (found.rest >= self.idle and self._in_motion(run, progress, found)):
             yield self._idle(run, progress, found)
 
     def _was_falling(self, found: Decay) -> bool:

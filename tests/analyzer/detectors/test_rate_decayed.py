@@ -110,3 +110,9 @@ def test_most_of_a_run_at_a_low_rate(tmp_path: Path, loss: list[float], noise: f
     stopped = [value if step < 100 else loss[100] for step, value in enumerate(loss)]
     training = Training(loss=stopped, noise=noise, rate=soon_little)
     assert [finding.severity for finding in found(RULE, training, tmp_path)] == severities
+
+
+def test_nearly_all_of_a_run_at_a_low_rate_needs_no_other_witness(tmp_path: Path) -> None:
+    at_once = Training(loss=falling(300, floor=0.6, rate=0.5), noise=0.01, rate=lambda step: 0.1 if step < 20 else 5e-3)
+    (finding,) = found(RULE, at_once, tmp_path)
+    assert (finding.severity, finding.value) == ("warning", pytest.approx(280 / 300))
