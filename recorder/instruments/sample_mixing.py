@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from ..call import time_first
 from ..output_hooks import OutputHooks
 from ..schema import STEPS
+from ..tensors import readable
 from ..unnoticed import unnoticed
 from .base import Instrument
 
@@ -96,12 +97,12 @@ class SampleMixing(Instrument):
             self._first = output
 
     def _note_output(self, module: nn.Module, output: Tensor) -> None:
-        if self._output is None and _differentiated(output):
+        if self._output is None and _differentiated(output) and not output.is_complex():
             self._output = output
 
 
 def _differentiated(output: object) -> bool:
-    return isinstance(output, Tensor) and output.requires_grad
+    return isinstance(output, Tensor) and output.requires_grad and readable(output)
 
 
 def share_beyond(gradient: Tensor, dim: int, own: slice) -> Tensor:
