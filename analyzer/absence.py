@@ -31,6 +31,15 @@ class Absence:
     detail: str = ""
 
 
+_NONE_THERE = {
+    "modules.normalized_over": "no batch norm in training mode was seen",
+    "modules.dead_share": "no ReLU, tanh or sigmoid was seen",
+    "modules.saturated_share": "no ReLU, tanh or sigmoid was seen",
+    "modules.flat_share": "no tanh or sigmoid was seen",
+}
+"""What a model need not have: where an instrument found none of it, there is nothing to explain."""
+
+
 def absence(run: Run, table: str, *columns: str) -> Absence:
     """The most telling cause among those of the columns. A derived column is missing because its ingredients are."""
     if run.step_count == 0:
@@ -41,6 +50,10 @@ def absence(run: Run, table: str, *columns: str) -> Absence:
         if reason := _told(run, f"{table}.{name}"):
             return Absence("not measured", table, (name,), reason)
     filling = {name: _instrument(run, f"{table}.{name}") for name in empty}
+    for name in empty:
+        nothing = _NONE_THERE.get(f"{table}.{name}")
+        if nothing and filling[name]:
+            return Absence("not measured", table, (name,), nothing)
     if unfilled := tuple(name for name, instrument in filling.items() if not instrument):
         return Absence("no instrument", table, unfilled, run.manifest.preset or "")
     if empty:

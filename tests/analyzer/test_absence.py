@@ -84,3 +84,12 @@ def test_every_column_has_a_reason(events: Any, tmp_path: Path) -> None:
         for name in (*schema.TABLES[table].columns, *derived.DERIVED.get(table, {})):
             if not opened.has(table, name):
                 assert all(tell(opened, table, name) for tell in (why_not_applicable, why_absent, why_empty))
+
+
+def test_what_a_model_need_not_have(tmp_path: Path) -> None:
+    """Where the instrument is there, and found no batch norm."""
+    mode = {"name": "mode", "columns": [{"table": "modules", "column": "normalized_over"}]}
+    opened = run(tmp_path / "with", manifest={"instruments": [mode]})
+    assert absence(opened, "modules", "normalized_over").cause == "not measured"
+    assert "no batch norm" in why_not_applicable(opened, "modules", "normalized_over")
+    assert absence(run(tmp_path / "without"), "modules", "normalized_over").cause == "no instrument"
