@@ -17,7 +17,15 @@ from analyzer.run import Run
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "norms": ("gradient-norms", "updates", "rows"),
-    "audits": ("wiring", "loss-input", "model-input", "mode", "sample-mixing"),
+    "audits": (
+        "wiring",
+        "loss-input",
+        "model-input",
+        "mode",
+        "sample-mixing",
+        "answer-in-features",
+        "answer-in-sequence",
+    ),
     "alpha, noise and units": (
         "individual-losses", "layer-calls", "individual-gradients", "alpha", "gradient-histogram", "units",
     ),
