@@ -9,7 +9,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from .instruments.loss_input import class_dim, holds_classes
+from .classes import class_dim, holds_classes
 from .tensors import readable
 
 SHORTEST = 4

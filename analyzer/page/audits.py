@@ -89,7 +89,8 @@ def _loss_input(run: Run) -> Iterable[str]:
 
 
 def _mixing(run: Run) -> Iterable[str]:
-    for share in _values(run, "mixing_share"):
+    looked = [*_values(run, "mixing_share"), *_values(run, "sequence_mixing").drop_nans()]
+    for share in [max(looked)] if looked else []:
         if share > ROUNDING:
             yield f"{percent(share)} of the gradient of one sample's output falls on other samples."
         else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..classes import OVER_ELEMENTS, class_dim, holds_classes, plain_name
 from ..precision import widest
 from ..schema import STEPS
 from .base import Instrument
@@ -37,17 +38,6 @@ _MERGE: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 """How the values of two micro-batches combine. NaN of a prediction stays; NaN of a target says that it had no value."""
 
-_OVER_CLASSES = frozenset({"crossentropy", "kldiv", "nll", "multimargin"})
-_OVER_ELEMENTS = frozenset(
-    {
-        "bce", "bcewithlogits", "binarycrossentropy", "binarycrossentropywithlogits", "cosineembedding", "ctc",
-        "gaussiannll", "hingeembedding", "huber", "l1", "marginranking", "mse", "multilabelmargin",
-        "multilabelsoftmargin", "poissonnll", "smoothl1", "softmargin", "tripletmargin", "tripletmarginwithdistance",
-    }
-)  # fmt: skip
-"""Losses of torch, functional and module alike, that have no dimension of mutually exclusive classes.
-
-That of the Kullback-Leibler divergence has one in all its uses, though its definition does not say so."""
 _YES = {"bce": 0.5, "binarycrossentropy": 0.5, "bcewithlogits": 0.0, "binarycrossentropywithlogits": 0.0}
 """Losses of two classes, and the prediction above which it is the second."""
 
@@ -130,7 +120,7 @@ class LossInput(Instrument):
 
     @staticmethod
     def _ignored(micro: MicroBatch) -> int | None:
-        if micro.loss_name is not None and _plain(micro.loss_name) in _OVER_ELEMENTS:
+        if micro.loss_name is not None and plain_name(micro.loss_name) in OVER_ELEMENTS:
             return None
         return IGNORED if micro.ignore_index is None else micro.ignore_index
 
@@ -171,35 +161,13 @@ def has_range(x: Tensor) -> bool:
     return x.numel() > 0 and not x.is_complex() and x.layout == torch.strided and not x.is_nested
 
 
-def class_dim(prediction: Tensor, target: Tensor | None, loss_name: str | None) -> int | None:
-    """The dimension of a floating prediction that runs over mutually exclusive classes, None if there is no such.
-
-    Known for the losses of torch. Otherwise integer targets tell: they have the prediction's shape without it.
-    """
-    name = _plain(loss_name or "")
-    if not prediction.is_floating_point() or prediction.ndim == 0 or name in _OVER_ELEMENTS:
-        return None
-    if name in _OVER_CLASSES:
-        return min(1, prediction.ndim - 1)
-    if target is None or not holds_classes(target):
-        return None
-    if prediction.shape[:-1] == target.shape:
-        return prediction.ndim - 1
-    return 1 if prediction.shape[:1] + prediction.shape[2:] == target.shape and prediction.ndim > 1 else None
-
-
-def holds_classes(target: Tensor) -> bool:
-    """Whether a target can be class indices."""
-    return not (target.is_floating_point() or target.is_complex() or target.dtype == torch.bool)
-
-
 def classified(micro: MicroBatch) -> tuple[Tensor, Tensor, int] | str:
     """The predicted and the true classes, and how many there are; or why they are not known.
 
     Of a binary loss only where each sample has one target: pixels and labels that exclude no other are not counted.
     """
     prediction, target = micro.prediction, micro.target
-    limit = _YES.get(_plain(micro.loss_name or ""))
+    limit = _YES.get(plain_name(micro.loss_name or ""))
     if prediction is None or target is None:
         return "the targets are not class indices"
     if limit is not None and prediction.shape == target.shape and prediction.shape[:1].numel() == prediction.numel():
@@ -242,11 +210,6 @@ def counted(target: Tensor, classes: int, ignored: int | None) -> Tensor:
 def hit(predicted: Tensor, target: Tensor) -> Tensor:
     """The targets that were predicted, -1 in place of the others."""
     return target.long().where(predicted == target, -1)
-
-
-def _plain(loss_name: str) -> str:
-    """One name for a functional loss and its module: `cross_entropy` and `CrossEntropyLoss` become `crossentropy`."""
-    return loss_name.replace("_", "").lower().removesuffix("loss")
 
 
 def _words(detail: Mapping[str, Any], name: str) -> str:

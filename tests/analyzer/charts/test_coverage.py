@@ -22,6 +22,8 @@ WITHOUT_A_PICTURE = {
     "steps.sequence_here": "audits: it is measured twice",
     "steps.sequence_next": "audits",
     "steps.sequence_later": "audits",
+    "steps.sequence_mixing": "audits",
+    "steps.copied_samples": "evidence of the rule on answers that are given",
     "steps.copied_share": "audits: the last value counts",
     "steps.copied_feature": "evidence of the rule on answers that are given",
     "steps.prediction_sum_min": "audits",
