@@ -33,6 +33,7 @@ class Absence:
 
 _NONE_THERE = {
     "modules.normalized_over": "no batch norm in training mode was seen",
+    "modules.training": "no batch norm was seen",
     "modules.dead_share": "no ReLU, tanh or sigmoid was seen",
     "modules.saturated_share": "no ReLU, tanh or sigmoid was seen",
     "modules.flat_share": "no tanh or sigmoid was seen",

@@ -81,7 +81,9 @@ class ClassImbalance(Detector):
         counts, hits = class_table(run), class_table(run, "class_hits", positive=False)
         spread = order(counts)
         if spread is None:
-            raise NotApplicable("too few batches with class labels were seen, or they hold one class")
+            raise NotApplicable(
+                "too few batches with class labels were seen, or they hold one class, or the tokens of sequences"
+            )
         if spread.sorted:
             raise NotApplicable("the batches are not shuffled: what they hold of a class is not its frequency")
         neglected = self._neglected(counts, hits, self.recall_weighted if weighted(run) else self.recall)

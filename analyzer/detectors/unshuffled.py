@@ -63,7 +63,9 @@ class Unshuffled(Detector):
             raise NotApplicable("the run repeats one batch on purpose")
         found = order(class_table(run)) or target_order(run)
         if found is None:
-            raise NotApplicable("the targets of too few batches were seen")
+            raise NotApplicable(
+                "the targets of too few batches were seen, or they are no single number or class a sample"
+            )
         if found.sorted:
             yield self._finding(run, found)
 
