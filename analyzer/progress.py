@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -73,7 +75,7 @@ def contrastive_batch(run: Run) -> int | None:
     With the batch the number of classes changes, and so does what a model that knows nothing loses: a batch of another
     size has another loss. Such a run shows as many classes as samples, and of batches of another size no such classes.
     """
-    detail = next((event.detail for event in run.events_of("loss-input")), {})
+    detail = _first_call(run)
     shape = detail.get("prediction_shape")
     if not isinstance(shape, list) or len(shape) != 2 or shape[0] != shape[1] or loss_name(run) not in _CATEGORICAL:
         return None
@@ -134,7 +136,7 @@ def prediction_spread(run: Run, *, first: bool = False) -> float | None:
 def regression(run: Run) -> bool:
     """Whether the loss compares predictions with targets of the same shape: by its name, or for an unknown by both."""
     name = loss_name(run)
-    detail = next((event.detail for event in run.events_of("loss-input")), {})
+    detail = _first_call(run)
     same = detail.get("prediction_shape") == detail.get("target_shape") is not None
     real = all(str(detail.get(key)).startswith(("float", "bfloat")) for key in ("prediction_dtype", "target_dtype"))
     return name in _REGRESSION or (name == "" and same and real)
@@ -166,9 +168,14 @@ def full_batch(run: Run, probes: int = 10) -> bool:
     return all(scalar(frame[name].max()) - scalar(frame[name].min()) <= 1e-5 * size for name in names)
 
 
+def _first_call(run: Run) -> Mapping[str, Any]:
+    """What was told of the first kind of call of the loss; empty if none was seen."""
+    return next((event.detail for event in run.events_of("loss-input")), {})
+
+
 def loss_name(run: Run) -> str:
     """The loss that is differentiated, functional or module alike: `crossentropy`, `mse`, or empty if unknown."""
-    detail = next((event.detail for event in run.events_of("loss-input")), {})
+    detail = _first_call(run)
     name = str(detail.get("loss") or (run.manifest.loss.type if run.manifest.loss else ""))
     return name.lower().replace("_", "").removesuffix("loss")
 
@@ -215,7 +222,7 @@ _REGRESSION = frozenset({"mse", "l1", "smoothl1", "huber"})
 
 def _cross_entropy(run: Run) -> ZeroInformation | None:
     """ln C and the entropy of the class frequencies, if the loss is a cross-entropy by its name."""
-    detail = next((event.detail for event in run.events_of("loss-input")), {})
+    detail = _first_call(run)
     name = loss_name(run)
     frequencies, samples = class_frequencies(run), contrastive_batch(run)
     classes = samples or (2 if name in _BINARY else _classes(detail.get("prediction_shape")) or len(frequencies))

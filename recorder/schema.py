@@ -270,7 +270,7 @@ STEPS = _table(
         MIN,
     ),
     Column("copied_feature", "float64", "", "position of that feature in the flattened input of a sample", FIRST),
-    Column("copied_samples", "float64", "samples", "samples over which", MIN),
+    Column("copied_samples", "float64", "samples", "samples over which copied_share was taken", MIN),
     Column("input_mean", "float64", "", "mean of the model's input", Ranks("mean", "batch_size")),
     Column(
         "input_std",
